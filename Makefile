@@ -1,0 +1,46 @@
+# Each target makes .venv and installs what it needs by itself, and does nothing twice.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := -m pip install -qq -c constraints.txt
+
+.PHONY: test check benchmark docs clean format
+
+test: .venv/dev
+	$(BIN)/python -m pytest -n 2
+
+check: .venv/dev .venv-wheel/checked
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+benchmark: .venv/dev
+	$(BIN)/python -m benchmarks.digits
+
+docs: .venv/docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
+
+clean:
+	rm -rf .venv .venv-wheel dist docs/_build docs/api .mypy_cache .ruff_cache .pytest_cache
+
+.venv/dev: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python $(PIP) -e '.[dev]'
+	touch $@
+
+.venv/docs: .venv/dev
+	$(BIN)/python $(PIP) -e '.[docs]'
+	touch $@
+
+# The wheel, installed into an environment of its own with no extra, must import and learn.
+.venv-wheel/checked: pyproject.toml constraints.txt $(wildcard mixupe_sklearn/*.py mixupe_sklearn/*/*.py) | .venv/dev
+	rm -rf dist .venv-wheel
+	$(BIN)/python -m build --wheel --outdir dist . > /dev/null
+	$(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/python $(PIP) dist/*.whl
+	cd .venv-wheel && bin/python ../.ci/wheel_check.py
+	touch $@

@@ -1,0 +1,101 @@
+"""Rules for parameters, as data: each says what it expects and whether a value obeys it."""
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+from numbers import Integral, Real
+from typing import Any, NamedTuple, Protocol
+
+
+class Rule(Protocol):
+    """What a parameter may be."""
+
+    expected: str
+
+    def accepts(self, value: Any) -> bool:
+        """Whether the value obeys the rule."""
+
+
+class Number(NamedTuple):
+    """A finite real number within bounds; ``None`` too where it has a meaning."""
+
+    expected: str
+    low: float = 0.0
+    high: float = math.inf
+    open_low: bool = False
+    open_high: bool = True
+    integer: bool = False
+    or_none: bool = False
+
+    def accepts(self, value: Any) -> bool:
+        """Whether the value is such a number."""
+        if value is None:
+            return self.or_none
+        if isinstance(value, bool) or not isinstance(value, Integral if self.integer else Real):
+            return False
+        above = value > self.low if self.open_low else value >= self.low
+        below = value < self.high if self.open_high else value <= self.high
+        return bool(above and below)
+
+
+class Choice(NamedTuple):
+    """One of a few strings."""
+
+    options: tuple[str, ...]
+
+    @property
+    def expected(self) -> str:
+        """The options, listed."""
+        return "one of " + ", ".join(repr(option) for option in self.options)
+
+    def accepts(self, value: Any) -> bool:
+        """Whether the value is one of them."""
+        return isinstance(value, str) and value in self.options
+
+
+class Kind(NamedTuple):
+    """An instance of a type, or ``None`` where that is allowed."""
+
+    expected: str
+    types: tuple[type, ...]
+    or_none: bool = False
+
+    def accepts(self, value: Any) -> bool:
+        """Whether the value is of the type."""
+        return (value is None and self.or_none) or isinstance(value, self.types)
+
+
+FLAG = Kind("True or False", (bool,))
+
+
+def check_rules(values: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
+    """Raise one sentence for the first value that breaks its rule.
+
+    Examples
+    --------
+    >>> check_rules({"alpha": -1.0}, {"alpha": Number("a number >= 0")})
+    Traceback (most recent call last):
+        ...
+    ValueError: Got alpha=-1.0, but expected a number >= 0.
+    """
+    for name, rule in rules.items():
+        if not rule.accepts(values[name]):
+            raise ValueError(f"Got {name}={values[name]!r}, but expected {rule.expected}.")
+
+
+def pick(name: str, value: str, known: Iterable[str]) -> str:
+    """Return ``value`` if it is a known name, else raise a sentence that lists the known ones.
+
+    Examples
+    --------
+    >>> pick("optimizer", "adm", ["adam", "sgd"])
+    Traceback (most recent call last):
+        ...
+    ValueError: Got optimizer='adm', but expected one of 'adam', 'sgd' (did you mean 'adam'?).
+    """
+    options = list(known)
+    if value in options:
+        return value
+    close = difflib.get_close_matches(str(value), options, n=1)
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    raise ValueError(f"Got {name}={value!r}, but expected {Choice(tuple(options)).expected}{hint}.")

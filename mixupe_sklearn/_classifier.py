@@ -1,0 +1,399 @@
+"""MixupEClassifier: MixupE for tables, as scikit-learn users expect a classifier to be."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import column_or_1d
+
+from mixupe_sklearn._base import BaseMixupE, with_callbacks
+from mixupe_sklearn._net import MixupENet
+
+
+class MixupEClassifier(ClassifierMixin, BaseMixupE):
+    """Neural network classifier for tables, trained with MixupE.
+
+    Mixup trains on random blends of two rows and of their labels; MixupE adds a penalty on the
+    first directional derivative of the loss, which Mixup regularises only by implication. The
+    defaults are the network and the training of the paper's tabular experiments.
+
+    Parameters
+    ----------
+    method : {"mixupe", "mixup", "erm", "erm+penalty"}, default="mixupe"
+        The training method: the paper's MixupE, plain Mixup, no mixing, or the penalty alone.
+    penalty : {"logit", "directional"}, default="logit"
+        The paper's fast penalty from the logits, or its exact form, the derivative of the loss
+        along the direction to the training mean.
+    alpha : float, default=0.2
+        Parameter of the Beta distribution that mixing weights are drawn from, *not* an L2 penalty
+        as in ``MLPClassifier`` (that is ``weight_decay`` here). 0 means no mixing; larger values
+        mix more.
+    beta : float or None, default=None
+        Second parameter of the Beta distribution; None means ``alpha``.
+    eta : float, default=0.01
+        Weight of the penalty; 0 is plain Mixup, exactly.
+    lam_per : {"batch", "sample"}, default="batch"
+        One mixing weight for each batch (the paper) or for each sample.
+    mix_at : {"input", "hidden"}, default="input"
+        Where rows are mixed; ``"hidden"`` is Manifold Mixup, after a hidden layer drawn for each
+        batch.
+    single_pass : bool, default=True
+        Whether mixed and clean rows share one forward pass. It matters for modules with BatchNorm
+        only, which then sees both together; False runs two passes, and only the mixed one moves
+        the running statistics.
+    module : str, class or callable, default="mlp"
+        The network: the name ``"mlp"``, a torch module class, or a function that returns a new
+        module. Arguments named ``n_features`` and ``n_outputs`` are filled in. It returns logits.
+    module_params : dict or None, default=None
+        Further arguments of the module, for instance ``{"d_hidden": (256, 256)}``; see
+        :class:`mixupe_sklearn.modules.MLP`.
+    optimizer : {"adam", "adamw", "nadam", "rmsprop", "sgd"} or class, default="adam"
+        The optimizer, by name or as a torch class.
+    optimizer_params : dict or None, default=None
+        Further arguments of the optimizer, for instance ``{"momentum": 0.9}``.
+    lr : float, default=0.001
+        Learning rate.
+    weight_decay : float, default=0.0
+        L2 penalty of the optimizer.
+    max_epochs : int, default=25
+        Number of passes over the rows.
+    batch_size : int, default=100
+        Rows a step.
+    class_weight : dict, "balanced" or None, default=None
+        Weight of each class, multiplied with ``sample_weight``; ``"balanced"`` gives all classes
+        the same total.
+    early_stopping : bool, default=False
+        Whether training stops when the validation loss no longer falls; the weights of the best
+        epoch are kept. The rows for it come from ``X_val``, else a share is set aside.
+    validation_fraction : float, default=0.1
+        The share set aside, if ``early_stopping`` and no ``X_val`` is given.
+    n_iter_no_change : int, default=10
+        Epochs without an improvement of at least ``tol`` before training stops early.
+    tol : float, default=1e-4
+        Smallest fall of the validation loss that counts.
+    warm_start : bool, default=False
+        Whether ``fit`` goes on from the last fit's weights (and centre) instead of new ones.
+    callbacks : list of skorch callbacks or None, default=None
+        Added to the net, for instance a learning-rate schedule.
+    device : {"auto", "cpu", "cuda", "mps"}, default="auto"
+        Where to train; ``"auto"`` is a CUDA device where there is one.
+    random_state : int, RandomState instance or None, default=None
+        Seed of initial weights, order, mixing and dropout. Equal seeds give equal results on one
+        machine. numpy's and torch's global generators are never changed; None takes fresh entropy.
+    verbose : int, default=0
+        1 shows a progress bar, 2 a line for each epoch.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels; for multi-label targets the column numbers.
+    net_ : MixupENet
+        The skorch net; ``net_.module_`` is the trained torch module.
+    X_mean_ : ndarray of shape (n_features,)
+        Training mean, subtracted from every row: the method's derivation asks for it. It stays
+        that of the first call under ``partial_fit`` and ``warm_start``, since moving it would move
+        the network's inputs.
+    history_ : list of dict
+        What was recorded in each epoch: ``train_loss``, ``train_mixup_loss``, ``train_penalty``,
+        ``loss_scale``, ``valid_loss``, ``dur`` (seconds).
+    loss_curve_ : list of float
+        Training loss of each epoch.
+    n_iter_ : int
+        Number of epochs run.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where all are strings.
+
+    See Also
+    --------
+    MixupERegressor : The same for numbers.
+    MixupENet : The skorch net inside.
+    MixupELoss : The loss alone, for a torch loop.
+
+    Notes
+    -----
+    A module with one output for two classes is trained with the sigmoid form of the loss, any
+    other with the softmax form; multi-label targets (an indicator matrix) use one sigmoid a label.
+
+    References
+    ----------
+    Zou et al., "MixupE: Understanding and Improving Mixup from Directional Derivative
+    Perspective", UAI 2023.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.model_selection import train_test_split
+    >>> from mixupe_sklearn import MixupEClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    >>> classifier = MixupEClassifier(random_state=0).fit(X_train, y_train)
+    >>> bool(classifier.score(X_test, y_test) > 0.95)
+    True
+    """
+
+    _net_class = MixupENet
+    _y_is_numeric = False
+
+    def __init__(
+        self,
+        *,
+        method="mixupe",
+        penalty="logit",
+        alpha=0.2,
+        beta=None,
+        eta=0.01,
+        lam_per="batch",
+        mix_at="input",
+        single_pass=True,
+        module="mlp",
+        module_params=None,
+        optimizer="adam",
+        optimizer_params=None,
+        lr=0.001,
+        weight_decay=0.0,
+        max_epochs=25,
+        batch_size=100,
+        class_weight=None,
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=10,
+        tol=1e-4,
+        warm_start=False,
+        callbacks=None,
+        device="auto",
+        random_state=None,
+        verbose=0,
+    ):
+        super().__init__(
+            method=method,
+            penalty=penalty,
+            alpha=alpha,
+            beta=beta,
+            eta=eta,
+            lam_per=lam_per,
+            mix_at=mix_at,
+            single_pass=single_pass,
+            module=module,
+            module_params=module_params,
+            optimizer=optimizer,
+            optimizer_params=optimizer_params,
+            lr=lr,
+            weight_decay=weight_decay,
+            max_epochs=max_epochs,
+            batch_size=batch_size,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            n_iter_no_change=n_iter_no_change,
+            tol=tol,
+            warm_start=warm_start,
+            callbacks=callbacks,
+            device=device,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.class_weight = class_weight
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_label = True
+        return tags
+
+    @with_callbacks
+    def fit(self, X, y, sample_weight=None, *, X_val=None, y_val=None, sample_weight_val=None):
+        """Train the network on rows and their labels.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Training rows: numbers without holes (see :func:`make_preprocessor` for others).
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Labels of any type, or a matrix of zeros and ones for several labels a row.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weight of each row's loss and penalty; a mixed row carries the weights of both. Only
+            their ratios matter, and rows of weight zero are left out before anything else.
+        X_val, y_val : array-like, default=None
+            Rows to measure the validation loss on, in every epoch. In a pipeline,
+            ``Pipeline(..., transform_input=["X_val"])`` brings them here transformed.
+        sample_weight_val : array-like or None, default=None
+            Their weights.
+
+        Returns
+        -------
+        self : MixupEClassifier
+            The fitted estimator.
+        """
+        return self._fit(X, y, sample_weight, X_val, y_val, sample_weight_val)
+
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        """Train for one epoch on the given rows, going on from where the network is.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Training rows.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Labels.
+        classes : array-like of shape (n_classes,) or None, default=None
+            All labels that will ever come; needed at the first call only.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weight of each row, relative to the others of this call.
+
+        Returns
+        -------
+        self : MixupEClassifier
+            The estimator.
+        """
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                f"Got class_weight={self.class_weight!r} with partial_fit, which does not see all "
+                f"rows, but expected a dict or None."
+            )
+        is_new = not hasattr(self, "net_")
+        is_multilabel = type_of_target(y).startswith("multilabel")
+        if is_new and classes is None and not is_multilabel:
+            raise ValueError("Got classes=None, but expected all labels at the first call.")
+        if classes is not None and not is_multilabel:
+            classes = np.unique(classes)
+            if is_new:
+                self.classes_, self._is_multilabel, self._class_factors = classes, False, None
+            elif not np.array_equal(classes, self.classes_):
+                raise ValueError(
+                    f"Got classes={classes.tolist()}, but expected those of the first call, "
+                    f"{self.classes_.tolist()}."
+                )
+        return self._partial_fit(X, y, sample_weight, learn=is_new and is_multilabel)
+
+    def predict_proba(self, X):
+        """Return the probability of each class, or of each label.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``. For multi-label targets, each column is the
+            probability that its label is on.
+        """
+        logits = self._logits(X)
+        proba = self.net_.criterion_.predicted_mean(logits).numpy()
+        if proba.shape[1] < self._n_outputs():  # one logit for two classes
+            return np.hstack([1 - proba, proba])
+        return proba
+
+    def predict_log_proba(self, X):
+        """Return the logarithm of ``predict_proba``.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        log_proba : ndarray of shape (n_samples, n_classes)
+            Minus infinity where a probability is zero.
+        """
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def predict(self, X):
+        """Return the most probable class of each row, or the labels above one half.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,) or (n_samples, n_labels)
+            Predicted labels.
+        """
+        proba = self.predict_proba(X)
+        if self._is_multilabel:
+            return (proba > 0.5).astype(np.int64)
+        return self.classes_[proba.argmax(axis=1)]
+
+    def _learn_targets(self, y, weight) -> None:
+        check_classification_targets(y)
+        kind = type_of_target(y)
+        if kind == "multiclass-multioutput":
+            raise ValueError(
+                f"Got y of shape {y.shape} with several classes a column, but expected one column "
+                f"of labels, or a matrix of zeros and ones."
+            )
+        self._is_multilabel = kind.startswith("multilabel")
+        if self._is_multilabel:
+            self.classes_ = np.arange(y.shape[1])
+            self._class_factors = None
+        else:
+            y = column_or_1d(y, warn=True)
+            self.classes_ = np.unique(y)
+            self._class_factors = self._factors(y, weight)
+
+    def _factors(self, y, weight) -> np.ndarray | None:
+        """What each class's rows are weighted with."""
+        class_weight = self.class_weight
+        if class_weight is None:
+            return None
+        if isinstance(class_weight, Mapping):
+            factors = compute_class_weight(dict(class_weight), classes=self.classes_, y=y)
+        elif isinstance(class_weight, str) and class_weight == "balanced":
+            totals = np.bincount(np.searchsorted(self.classes_, y), weights=weight)
+            factors = totals.sum() / (len(totals) * totals)
+        else:
+            raise ValueError(
+                f"Got class_weight={class_weight!r}, but expected a dict, 'balanced' or None."
+            )
+        if not (np.isfinite(factors).all() and (factors >= 0).all()):
+            raise ValueError(f"Got class_weight={class_weight!r}, but expected numbers >= 0.")
+        return factors
+
+    def _encode(self, y, weight, name):
+        if self._is_multilabel:
+            if type_of_target(y) != "multilabel-indicator" or y.shape[1] != len(self.classes_):
+                raise ValueError(
+                    f"Got {name} of shape {y.shape}, but expected zeros and ones in "
+                    f"{len(self.classes_)} columns."
+                )
+            targets = (y.toarray() if sparse.issparse(y) else np.asarray(y)).astype(np.float32)
+            if self.class_weight is not None:
+                factors = compute_sample_weight(self.class_weight, targets)
+                weight = factors if weight is None else factors * weight
+            return targets, weight
+        y = column_or_1d(y)
+        unknown = np.setdiff1d(y, self.classes_)
+        if len(unknown):
+            raise ValueError(
+                f"Got the labels {unknown.tolist()[:5]} in {name}, but expected some of "
+                f"{self.classes_.tolist()[:20]}, the labels of the first fit, or announced as "
+                f"classes at the first call of partial_fit."
+            )
+        targets = np.searchsorted(self.classes_, y)
+        factors = self._class_factors
+        if factors is None and isinstance(self.class_weight, Mapping):
+            factors = self._class_factors = self._factors(self.classes_, None)
+        if factors is not None:
+            weight = factors[targets] if weight is None else factors[targets] * weight
+        return targets, weight
+
+    def _n_outputs(self) -> int:
+        return len(self.classes_)
+
+    def _head_for(self, n_outputs):
+        if n_outputs == len(self.classes_):
+            return "sigmoid" if self._is_multilabel else "softmax"
+        is_single_logit = n_outputs == 1 and len(self.classes_) == 2 and not self._is_multilabel
+        return "sigmoid" if is_single_logit else None
+
+    def _strata(self, targets):
+        return None if self._is_multilabel else targets

@@ -1,0 +1,375 @@
+"""MixupELoss: the loss of one training step, for any torch module."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from mixupe_sklearn._checks import FLAG, Choice, Number, Rule, check_rules
+from mixupe_sklearn._mixing import Draw, is_unmixed, mix, sample_lam, sample_partner
+from mixupe_sklearn._penalty import (
+    HEADS,
+    directional_penalty,
+    glm_loss,
+    logit_penalty,
+    loss_scale,
+    one_minus_lam_mean,
+)
+from mixupe_sklearn._random import generator_like_torch
+
+# The rules of the method's parameters; the estimators check the same ones in ``fit``.
+METHOD_RULES: dict[str, Rule] = {
+    "method": Choice(("mixupe", "mixup", "erm", "erm+penalty")),
+    "penalty": Choice(("logit", "directional")),
+    "alpha": Number("a number >= 0"),
+    "beta": Number("a number >= 0, or None for alpha", or_none=True),
+    "eta": Number("a number >= 0"),
+    "lam_per": Choice(("batch", "sample")),
+    "mix_at": Choice(("input", "hidden")),
+    "single_pass": FLAG,
+}
+
+
+class LossParts(NamedTuple):
+    """What one step's loss is made of; only ``loss`` carries a gradient."""
+
+    loss: Tensor
+    mixup_loss: Tensor
+    penalty_term: Tensor
+    loss_scale: Tensor
+    mixed_logits: Tensor
+
+
+class _WithGradient(torch.autograd.Function):
+    """A number whose gradient with respect to two sets of logits is already known."""
+
+    @staticmethod
+    def forward(ctx, mixed_logits, clean_logits, value, mixed_gradient, clean_gradient):
+        ctx.save_for_backward(mixed_gradient, clean_gradient)
+        return value.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, upstream):
+        mixed_gradient, clean_gradient = ctx.saved_tensors
+        clean = None if clean_gradient is None else upstream * clean_gradient
+        return upstream * mixed_gradient, clean, None, None, None
+
+
+def stages_of(module: Any) -> list[Callable[..., Any]]:
+    """The steps between which a module can be mixed: its ``stages``, or ``encode`` and ``head``."""
+    stages = getattr(module, "stages", None)
+    if stages is not None:
+        return list(stages)
+    if callable(getattr(module, "encode", None)) and callable(getattr(module, "head", None)):
+        return [module.encode, module.head]
+    return [module]
+
+
+def _run(stages: list[Callable[..., Any]], X: Any, module_params: dict[str, Any]) -> Any:
+    first, *others = stages
+    state = first(**X, **module_params) if isinstance(X, dict) else first(X, **module_params)
+    for stage in others:
+        state = stage(state)
+    return state
+
+
+def _mixable(state: Any) -> Tensor:
+    if isinstance(state, Tensor) and state.is_floating_point():
+        return state
+    kind = f"{state.dtype} tensor" if isinstance(state, Tensor) else type(state).__name__
+    raise TypeError(
+        f"Got a {kind} to mix, but expected a floating-point tensor; irregular inputs need "
+        f"mix_at='hidden' and a module with 'encode' and 'head'."
+    )
+
+
+@contextmanager
+def frozen_statistics(module: Any) -> Iterator[None]:
+    """Let normalisation layers use their batch's statistics without remembering them."""
+    layers = [layer for layer in module.modules() if getattr(layer, "track_running_stats", False)]
+    for layer in layers:
+        layer.track_running_stats = False
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.track_running_stats = True
+
+
+def encode_targets(y: Tensor, logits: Tensor, head: str) -> Tensor:
+    """Bring targets to the shape and type of the logits: one-hot rows for class numbers."""
+    n_outputs = logits.shape[1]
+    if head == "softmax" and y.ndim == 1 and not y.is_floating_point():
+        if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < n_outputs:
+            raise ValueError(
+                f"Got class numbers from {int(y.min())} to {int(y.max())}, but expected 0 to "
+                f"{n_outputs - 1}, since the module has {n_outputs} outputs."
+            )
+        return nn.functional.one_hot(y.long(), n_outputs).to(logits.dtype)
+    y = y[:, None] if y.ndim == 1 else y
+    if y.shape != logits.shape:
+        raise ValueError(
+            f"Got targets of shape {tuple(y.shape)}, but expected {tuple(logits.shape)}, the shape "
+            f"of the module's output."
+        )
+    return y.to(logits.dtype)
+
+
+def as_logits(output: Any) -> Tensor:
+    """Check that a module's output is one row of logits a sample; a single column may be flat."""
+    output = output[0] if isinstance(output, tuple) else output
+    if not isinstance(output, Tensor) or output.ndim not in (1, 2):
+        shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        raise ValueError(f"Got module output {shape}, but expected shape (n_samples, n_outputs).")
+    return output[:, None] if output.ndim == 1 else output
+
+
+class MixupELoss(nn.Module):
+    """Loss of one training step: Mixup, plus the penalty of MixupE, at Mixup's own scale.
+
+    With ``lam ~ Beta(alpha, beta)``, a permuted partner for each row, logits ``f`` and predicted
+    mean ``g``::
+
+        mixup_loss   = mean loss of module(lam X + (1-lam) X[partner]) against the mixed targets
+        penalty_term = E[1-lam] * mean |q|,   q = (y - g(f(X)))' f(X)  on the clean batch
+        total        = mixup_loss + eta * penalty_term
+        loss         = total * loss_scale,    loss_scale = |mixup_loss| / |total|, a constant
+
+    Parameters
+    ----------
+    method : {"mixupe", "mixup", "erm", "erm+penalty"}, default="mixupe"
+        The four cells of the paper's ablation: mixing or not, penalty or not.
+    penalty : {"logit", "directional"}, default="logit"
+        ``"logit"`` is the paper's fast ``q_hat``, as above; ``"directional"`` its exact ``q``, the
+        derivative of the loss along ``X_mean - X``.
+    alpha : float, default=0.2
+        First parameter of the Beta distribution of ``lam``, *not* an L2 penalty; 0 means no mixing.
+    beta : float or None, default=None
+        Second parameter; None means ``alpha``.
+    eta : float, default=0.01
+        Weight of the penalty; 0 is plain Mixup, exactly.
+    lam_per : {"batch", "sample"}, default="batch"
+        One ``lam`` for the batch (the paper), or one for each sample.
+    mix_at : {"input", "hidden"}, default="input"
+        ``"hidden"`` is Manifold Mixup: the module offers ``stages`` (run in turn by its forward) or
+        ``encode`` and ``head``, and each batch is mixed after a stage drawn at random. Penalty and
+        ``E[x']`` then refer to that hidden state, its mean taken over the batch.
+    head : {"softmax", "sigmoid", "squared"}, default="softmax"
+        What the logits mean: classes; one or several yes/no labels; numbers.
+    single_pass : bool, default=True
+        Whether the clean batch rides in the same forward pass as the mixed one. BatchNorm then
+        sees both together; False runs two passes, and only the mixed one moves its running
+        statistics.
+    X_mean : float or Tensor, default=0.0
+        ``E[x']`` for the directional penalty; zero for centred data, which the method wants.
+    random_state : int, numpy.random.Generator or None, default=None
+        Source of ``lam``, partners and stages. None takes a seed from torch's global generator.
+
+    References
+    ----------
+    Zou et al., "MixupE: Understanding and Improving Mixup from Directional Derivative
+    Perspective", UAI 2023, Algorithm 1 and equations (3) to (8).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from mixupe_sklearn import MixupELoss
+    >>> module = torch.nn.Linear(4, 3)
+    >>> X, y = torch.randn(8, 4), torch.randint(3, (8,))
+    >>> criterion = MixupELoss(alpha=1.0, eta=0.1, random_state=0)
+    >>> parts = criterion(module, X, y)
+    >>> parts.loss.backward()
+    >>> bool(torch.isclose(parts.loss, parts.mixup_loss))
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        method: str = "mixupe",
+        penalty: str = "logit",
+        alpha: float = 0.2,
+        beta: float | None = None,
+        eta: float = 0.01,
+        lam_per: str = "batch",
+        mix_at: str = "input",
+        head: str = "softmax",
+        single_pass: bool = True,
+        X_mean: float | Tensor = 0.0,
+        random_state: int | np.random.Generator | None = None,
+    ):
+        super().__init__()
+        check_rules(locals(), {**METHOD_RULES, "head": Choice(tuple(HEADS))})
+        self.method = method
+        self.penalty = penalty
+        self.alpha = alpha
+        self.beta = beta
+        self.eta = eta
+        self.lam_per = lam_per
+        self.mix_at = mix_at
+        self.head = head
+        self.single_pass = single_pass
+        self.register_buffer("X_mean", torch.as_tensor(X_mean), persistent=False)
+        self.rng = generator_like_torch(random_state)
+
+    @property
+    def has_mixing(self) -> bool:
+        """Whether rows are mixed at all."""
+        beta = self.alpha if self.beta is None else self.beta
+        return self.method in ("mixup", "mixupe") and not is_unmixed(self.alpha, beta)
+
+    @property
+    def has_penalty(self) -> bool:
+        """Whether the penalty has any weight; without it the clean pass is not run."""
+        wanted = self.method in ("mixupe", "erm+penalty")
+        return wanted and self.eta * one_minus_lam_mean(self.alpha, self.beta) > 0
+
+    def draw(self, n_samples: int, n_stages: int = 1) -> Draw | None:
+        """Draw one step's ``lam``, partners and stage; None when nothing is to be mixed."""
+        if not self.has_mixing:
+            return None
+        beta = self.alpha if self.beta is None else self.beta
+        size = n_samples if self.lam_per == "sample" else None
+        lam = sample_lam(self.alpha, beta, self.rng, size)
+        partner = sample_partner(n_samples, self.rng)
+        stage = int(self.rng.integers(1, n_stages)) if self.mix_at == "hidden" else 0
+        return Draw(lam, partner, stage)
+
+    def forward(
+        self,
+        module: Any,
+        X: Any,
+        y: Tensor,
+        sample_weight: Tensor | None = None,
+        *,
+        draw: Draw | None = None,
+        **module_params: Any,
+    ) -> LossParts:
+        """Run the module on a batch and return the loss and its parts.
+
+        Parameters
+        ----------
+        module : torch.nn.Module
+            The network, in training mode.
+        X : Tensor of shape (n_samples, ...)
+            Inputs; anything that ``module.encode`` takes when mixing at the hidden state.
+        y : Tensor of shape (n_samples,) or (n_samples, n_outputs)
+            Class numbers, one-hot or soft targets, labels, or numbers, as the head asks for.
+        sample_weight : Tensor of shape (n_samples,) or None, default=None
+            Weight of each sample's loss and penalty; they should average one over the training
+            set, since the batch is averaged by its number of rows.
+        draw : Draw or None, default=None
+            Use this draw instead of a new one.
+        **module_params
+            Passed on to the module's forward.
+
+        Returns
+        -------
+        parts : LossParts
+            ``loss`` (call ``backward`` on it), ``mixup_loss``, ``penalty_term``, ``loss_scale``
+            and ``mixed_logits``.
+        """
+        stages = self._stages(module)
+        if draw is None or not self.has_mixing:
+            draw = self.draw(len(y), len(stages))
+        encode = stages[: draw.stage] if draw else []
+        state = _run(encode, X, module_params) if encode else X
+        if self.has_penalty and self.penalty == "directional":
+            state = _mixable(state)
+            state = state if state.requires_grad else state.detach().requires_grad_()
+        mixed = mix(_mixable(state), draw.lam, draw.partner) if draw else state
+
+        def run_rest(rows: Any) -> Tensor:
+            return as_logits(_run(stages[len(encode) :], rows, {} if encode else module_params))
+
+        mixed_logits, clean_logits = self._logits(module, run_rest, mixed, state)
+        targets = encode_targets(y, mixed_logits, self.head)
+        if sample_weight is not None:
+            sample_weight = sample_weight.to(mixed_logits.dtype)
+        mixup_loss, gradient = self._mixup_part(mixed_logits, targets, sample_weight, draw)
+        if clean_logits is None:
+            loss = _WithGradient.apply(mixed_logits, None, mixup_loss, gradient, None)
+            one, zero = torch.ones_like(mixup_loss), torch.zeros_like(mixup_loss)
+            return LossParts(loss, mixup_loss, zero, one, mixed_logits.detach())
+        q, slope = self._penalty_part(clean_logits, state, targets, draw)
+        share = one_minus_lam_mean(self.alpha, self.beta) / len(y)
+        share = share * (torch.ones_like(q) if sample_weight is None else sample_weight)
+        penalty_term = (share * q.abs()).sum()
+        total = mixup_loss + self.eta * penalty_term
+        scale = loss_scale(mixup_loss, total.detach())
+        if slope is None:  # directional: autograd carries the gradient of the penalty
+            plain = _WithGradient.apply(mixed_logits, None, mixup_loss, gradient, None)
+            loss = scale * (plain + self.eta * penalty_term)
+        else:
+            slope = (self.eta * share * q.sign())[:, None] * slope
+            loss = _WithGradient.apply(
+                mixed_logits, clean_logits, scale * total, scale * gradient, scale * slope
+            )
+        return LossParts(loss, mixup_loss, penalty_term.detach(), scale, mixed_logits.detach())
+
+    def clean_loss(self, logits: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        """Mean loss of given logits, unmixed and without penalty: what validation measures."""
+        logits = as_logits(logits)
+        targets = encode_targets(y, logits, self.head)
+        if sample_weight is not None:
+            sample_weight = sample_weight.to(logits.dtype)
+            targets = sample_weight[:, None] * targets
+        return glm_loss(logits, targets, sample_weight, self.head)[0].mean()
+
+    def predicted_mean(self, logits: Tensor) -> Tensor:
+        """Turn logits into probabilities (classes and labels) or leave them (numbers)."""
+        return HEADS[self.head].mean(as_logits(logits))
+
+    def _stages(self, module: Any) -> list[Callable[..., Any]]:
+        if self.mix_at == "input" or not self.has_mixing:
+            return [module]
+        stages = stages_of(module)
+        if len(stages) < 2:
+            raise ValueError(
+                f"Got mix_at='hidden' with a {type(module).__name__}, but expected a module with "
+                f"at least two 'stages', or with 'encode' and 'head'."
+            )
+        return stages
+
+    def _logits(
+        self, module: Any, run_rest: Callable[[Any], Tensor], mixed: Any, state: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        """Logits of the mixed and of the clean rows; None where the penalty needs no clean ones."""
+        if not self.has_penalty:
+            return run_rest(mixed), None
+        if mixed is state:
+            logits = run_rest(state)
+            return logits, logits
+        if self.single_pass:
+            both = run_rest(torch.cat([mixed, state]))
+            return both[: len(mixed)], both[len(mixed) :]
+        mixed_logits = run_rest(mixed)
+        with frozen_statistics(module):
+            return mixed_logits, run_rest(state)
+
+    @torch.no_grad()
+    def _mixup_part(
+        self, logits: Tensor, targets: Tensor, weight: Tensor | None, draw: Draw | None
+    ) -> tuple[Tensor, Tensor]:
+        """Mean loss of the mixed rows and its gradient with respect to their logits."""
+        targets = targets if weight is None else weight[:, None] * targets
+        if draw:
+            targets = mix(targets, draw.lam, draw.partner)
+            weight = None if weight is None else mix(weight, draw.lam, draw.partner)
+        losses, gradient = glm_loss(logits, targets, weight, self.head)
+        return losses.mean(), gradient / len(losses)
+
+    def _penalty_part(
+        self, logits: Tensor, state: Tensor, targets: Tensor, draw: Draw | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """``q`` of each clean row; its gradient too where it has a closed form."""
+        if self.penalty == "logit":
+            with torch.no_grad():
+                return logit_penalty(logits, targets, self.head)
+        X_mean = state.mean(dim=0) if draw and draw.stage else self.X_mean
+        return directional_penalty(logits, state, targets, X_mean, self.head), None

@@ -1,0 +1,68 @@
+"""Which device, and how many threads."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from mixupe_sklearn._checks import pick
+
+# Below this many weights a step is shorter than the cost of waking a second thread (and many times
+# shorter than fighting over a core with another process).
+SMALL_MODULE = 1_000_000
+
+
+def resolve_device(device: str | torch.device) -> torch.device:
+    """Turn ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"mps"`` into a torch device.
+
+    ``"auto"`` is a GPU of the CUDA kind where there is one, else the processor.
+
+    Examples
+    --------
+    >>> resolve_device("cpu")
+    device(type='cpu')
+    """
+    kind = device.type if isinstance(device, torch.device) else str(device).split(":")[0]
+    pick("device", kind, ("auto", "cpu", "cuda", "mps"))
+    if kind == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    available = {
+        "cpu": True,
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+    }
+    if not available[kind]:
+        usable = ", ".join(repr(name) for name, is_here in available.items() if is_here)
+        raise ValueError(f"Got device={str(device)!r}, but this machine has only {usable}.")
+    try:
+        return torch.device(device)
+    except RuntimeError:
+        raise ValueError(
+            f"Got device={device!r}, but expected 'auto', 'cpu', 'cuda', 'cuda:N' or 'mps'."
+        ) from None
+
+
+@contextmanager
+def few_threads(module: torch.nn.Module) -> Iterator[None]:
+    """Train a small module with one thread, and restore the number found.
+
+    Examples
+    --------
+    >>> import torch
+    >>> before = torch.get_num_threads()
+    >>> with few_threads(torch.nn.Linear(2, 2)):
+    ...     torch.get_num_threads()
+    1
+    >>> torch.get_num_threads() == before
+    True
+    """
+    n_weights = sum(parameter.numel() for parameter in module.parameters())
+    found = torch.get_num_threads()
+    if n_weights > SMALL_MODULE or found == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(found)

@@ -1,0 +1,247 @@
+"""The skorch nets whose training step is the criterion."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from skorch import NeuralNetClassifier, NeuralNetRegressor
+from skorch.callbacks import PassthroughScoring
+from skorch.dataset import Dataset, unpack_data
+from skorch.helper import predefined_split
+from skorch.utils import to_tensor
+from torch import Tensor
+from torch.utils.data import DataLoader, Subset
+
+from mixupe_sklearn._batches import Batches, can_batch
+from mixupe_sklearn._criterion import LossParts, MixupELoss, as_logits
+
+# What Batches takes beyond a DataLoader's own arguments.
+_BATCHES_ONLY = ("random_state", "min_rows")
+
+
+def with_weight(X: Any, sample_weight: Any) -> Any:
+    """Put weights beside the inputs, the way skorch lets them travel: as an entry of a dict."""
+    if sample_weight is None:
+        return X
+    inputs = X if isinstance(X, Mapping) else {"X": X}
+    return {**inputs, "sample_weight": sample_weight}
+
+
+def split_weight(X: Any) -> tuple[Any, Tensor | None]:
+    """Undo ``with_weight``: the inputs and their weights, or None."""
+    if not isinstance(X, Mapping) or "sample_weight" not in X:
+        return X, None
+    inputs = {name: value for name, value in X.items() if name != "sample_weight"}
+    return (inputs["X"] if set(inputs) == {"X"} else inputs), X["sample_weight"]
+
+
+def _rows_in_memory(dataset: Any) -> tuple[Any, Any, Any] | None:
+    """``X``, ``y`` and row numbers of a skorch data set that lies in memory, else None."""
+    indices = None
+    if isinstance(dataset, Subset):
+        dataset, indices = dataset.dataset, torch.as_tensor(dataset.indices).numpy()
+    if type(dataset) is not Dataset or not can_batch(dataset.X):
+        return None
+    if dataset.y is not None and not can_batch(dataset.y):
+        return None
+    return dataset.X, dataset.y, indices
+
+
+def has_batch_norm(module: torch.nn.Module) -> bool:
+    """Whether training on a batch of one row would fail for want of a variance."""
+    norm = torch.nn.modules.batchnorm._BatchNorm
+    return any(isinstance(layer, norm) for layer in module.modules())
+
+
+def validation_split(X: Any, y: Any, sample_weight: Any = None) -> Callable[..., Any]:
+    """A ``train_split`` that measures the validation loss on these rows."""
+    return predefined_split(Dataset(with_weight(X, sample_weight), y))
+
+
+class _MixupEStep:
+    """What both nets share: batches, the training step, and what is recorded of it."""
+
+    def __init__(
+        self,
+        module: Any,
+        *args: Any,
+        criterion: Any = MixupELoss,
+        iterator_train: Any = Batches,
+        iterator_valid: Any = Batches,
+        iterator_train__shuffle: bool = True,
+        **kwargs: Any,
+    ):
+        super().__init__(
+            module,
+            *args,
+            criterion=criterion,
+            iterator_train=iterator_train,
+            iterator_valid=iterator_valid,
+            iterator_train__shuffle=iterator_train__shuffle,
+            **kwargs,
+        )
+
+    @property
+    def _default_callbacks(self) -> list:
+        parts = [
+            (name, PassthroughScoring(name=name, on_train=True))
+            for name in ("train_mixup_loss", "train_penalty", "loss_scale")
+        ]
+        first, *others = super()._default_callbacks  # type: ignore[misc]
+        return [first, *parts, *others]
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **fit_params: Any) -> Any:
+        """Initialise and train; see ``skorch.NeuralNet.fit``. Weights are mixed with their rows."""
+        return super().fit(with_weight(X, sample_weight), y, **fit_params)  # type: ignore[misc]
+
+    def partial_fit(
+        self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None, **fit_params
+    ) -> Any:
+        """Train on from where the net is; see ``skorch.NeuralNet.partial_fit``."""
+        X = with_weight(X, sample_weight)
+        return super().partial_fit(X, y, classes=classes, **fit_params)  # type: ignore[misc]
+
+    def get_iterator(self, dataset: Any, training: bool = False) -> Any:
+        """In-memory batches where the data allow, a DataLoader for any other data set."""
+        name = "iterator_train" if training else "iterator_valid"
+        if getattr(self, name) is not Batches:
+            return super().get_iterator(dataset, training=training)  # type: ignore[misc]
+        params = {"batch_size": self.batch_size, **self.get_params_for(name)}
+        if params["batch_size"] == -1:
+            params["batch_size"] = len(dataset)
+        rows = _rows_in_memory(dataset)
+        if rows is None:
+            return DataLoader(
+                dataset, **{key: params[key] for key in params if key not in _BATCHES_ONLY}
+            )
+        if training and has_batch_norm(self.module_):
+            params.setdefault("min_rows", 2)
+        X, y, indices = rows
+        return Batches(X, y, indices=indices, **params)
+
+    def infer(self, x: Any, **fit_params: Any) -> Any:
+        """Run the module on a batch, without its weights."""
+        return super().infer(split_weight(x)[0], **fit_params)  # type: ignore[misc]
+
+    def train_step_single(self, batch: Any, **fit_params: Any) -> dict[str, Any]:
+        """Compute the step's loss and its gradients: the criterion runs the module itself."""
+        self._set_training(True)
+        Xi, yi = to_tensor(unpack_data(batch), device=self.device)
+        inputs, weight = split_weight(Xi)
+        parts = self.criterion_(self.module_, inputs, yi, weight, **fit_params)
+        self._record(parts)
+        loss = self.get_loss(parts, yi, X=Xi, training=True)
+        loss.backward()
+        return {"loss": loss, "y_pred": parts.mixed_logits}
+
+    def get_loss(self, y_pred: Any, y_true: Any, X: Any = None, training: bool = False) -> Tensor:
+        """The step's loss in training; the plain, unmixed loss elsewhere."""
+        if isinstance(y_pred, LossParts):
+            return y_pred.loss
+        weight = split_weight(X)[1]
+        if weight is not None:
+            weight = to_tensor(weight, device=self.device)
+        return self.criterion_.clean_loss(y_pred, to_tensor(y_true, self.device), weight)
+
+    def _record(self, parts: LossParts) -> None:
+        values = {
+            "train_mixup_loss": parts.mixup_loss.item(),
+            "train_penalty": parts.penalty_term.item(),
+            "loss_scale": parts.loss_scale.item(),
+        }
+        if not all(math.isfinite(value) for value in values.values()):
+            epoch, n_batches = len(self.history), len(self.history[-1]["batches"])
+            raise FloatingPointError(
+                f"The loss became non-finite in epoch {epoch}, batch {n_batches}: "
+                f"mixup_loss={values['train_mixup_loss']}, penalty_term={values['train_penalty']}; "
+                f"lower lr or eta, or scale the inputs."
+            )
+        for name, value in values.items():
+            self.history.record_batch(name, value)
+
+    def _get_predict_nonlinearity(self) -> Callable[[Tensor], Tensor]:
+        if self.predict_nonlinearity == "auto":
+            return self.criterion_.predicted_mean
+        return super()._get_predict_nonlinearity()  # type: ignore[misc]
+
+
+class MixupENet(_MixupEStep, NeuralNetClassifier):
+    """A ``skorch.NeuralNetClassifier`` that trains with MixupE.
+
+    Takes all arguments of ``skorch.NeuralNetClassifier``; those of the method are the criterion's
+    (``criterion__alpha``, ``criterion__eta``, ...: see :class:`MixupELoss`). The module returns
+    logits. Two things differ from skorch: batches of in-memory data are taken in one indexing
+    operation instead of row by row, and training rows are shuffled by default.
+
+    Weights go to ``fit(X, y, sample_weight=...)``, or travel as ``{"X": X, "sample_weight": w}``;
+    they should average one. Each epoch records ``train_mixup_loss``, ``train_penalty`` and
+    ``loss_scale`` beside skorch's ``train_loss`` and ``valid_loss``; the latter is the plain loss
+    on unmixed rows.
+
+    Parameters
+    ----------
+    module : torch.nn.Module class or instance
+        Network that returns logits.
+    *args, **kwargs
+        As for ``skorch.NeuralNetClassifier``.
+    criterion : class, default=MixupELoss
+        The training loss.
+    iterator_train, iterator_valid : class
+        In-memory batches by default; any other data set falls back to a torch DataLoader.
+    iterator_train__shuffle : bool, default=True
+        Whether training rows are put in a new order each epoch.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn.datasets import load_iris
+    >>> from mixupe_sklearn import MixupENet
+    >>> X, y = load_iris(return_X_y=True)
+    >>> X = (X - X.mean(axis=0)).astype("float32")
+    >>> _ = torch.manual_seed(0)
+    >>> net = MixupENet(torch.nn.Linear(4, 3), criterion__alpha=0.2, criterion__eta=0.01,
+    ...                 max_epochs=30, lr=0.5, verbose=0)
+    >>> bool(net.fit(X, y).score(X, y) > 0.9)
+    True
+    """
+
+    def _get_predict_nonlinearity(self) -> Callable[[Tensor], Tensor]:
+        mean_of = super()._get_predict_nonlinearity()
+        if self.criterion_.head != "sigmoid":
+            return mean_of
+
+        def probabilities(logits: Tensor) -> Tensor:
+            mean = mean_of(logits)
+            return torch.cat([1 - mean, mean], dim=1) if mean.shape[1] == 1 else mean
+
+        return probabilities
+
+    def predict(self, X: Any) -> Any:
+        """The class with the highest probability; for several labels, those above one half."""
+        if self.criterion_.head != "sigmoid":
+            return super().predict(X)
+        is_on = (as_logits(self.forward(X)) > 0).long().numpy()
+        return is_on[:, 0] if is_on.shape[1] == 1 else is_on
+
+
+class MixupENetRegressor(_MixupEStep, NeuralNetRegressor):
+    """The same for numbers: a ``skorch.NeuralNetRegressor`` that trains with MixupE.
+
+    As in skorch, ``y`` is two-dimensional and of the module's floating type.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn.datasets import load_diabetes
+    >>> from mixupe_sklearn import MixupENetRegressor
+    >>> X, y = load_diabetes(return_X_y=True, scaled=True)
+    >>> X, y = (20 * X).astype("float32"), ((y - y.mean()) / y.std()).astype("float32")[:, None]
+    >>> _ = torch.manual_seed(0)
+    >>> net = MixupENetRegressor(torch.nn.Linear(10, 1), max_epochs=20, lr=0.05, verbose=0)
+    >>> bool(net.fit(X, y).score(X, y) > 0.4)
+    True
+    """
+
+    def __init__(self, module: Any, *args: Any, criterion__head: str = "squared", **kwargs: Any):
+        super().__init__(module, *args, criterion__head=criterion__head, **kwargs)
