@@ -4,16 +4,9 @@ import difflib
 import math
 from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-
-class Rule(Protocol):
-    """What a parameter may be."""
-
-    expected: str
-
-    def accepts(self, value: Any) -> bool:
-        """Whether the value obeys the rule."""
+import numpy as np
 
 
 class Number(NamedTuple):
@@ -23,7 +16,6 @@ class Number(NamedTuple):
     low: float = 0.0
     high: float = math.inf
     open_low: bool = False
-    open_high: bool = True
     integer: bool = False
     or_none: bool = False
 
@@ -33,9 +25,9 @@ class Number(NamedTuple):
             return self.or_none
         if isinstance(value, bool) or not isinstance(value, Integral if self.integer else Real):
             return False
-        above = value > self.low if self.open_low else value >= self.low
-        below = value < self.high if self.open_high else value <= self.high
-        return bool(above and below)
+        number = float(value)
+        above = number > self.low if self.open_low else number >= self.low
+        return above and number < self.high
 
 
 class Choice(NamedTuple):
@@ -65,7 +57,8 @@ class Kind(NamedTuple):
         return (value is None and self.or_none) or isinstance(value, self.types)
 
 
-FLAG = Kind("True or False", (bool,))
+Rule = Number | Choice | Kind
+FLAG = Kind("True or False", (bool, np.bool_))
 
 
 def check_rules(values: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from mixupe_sklearn._checks import FLAG, Choice, Number, Rule, check_rules
 from mixupe_sklearn._mixing import Draw, is_unmixed, mix, sample_lam, sample_partner
@@ -53,8 +52,9 @@ class _WithGradient(torch.autograd.Function):
         return value.clone()
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, upstream):
+        if torch.is_grad_enabled():  # create_graph=True: the constants below would be wrong in it
+            raise RuntimeError("MixupELoss has first derivatives only, but a second was asked for.")
         mixed_gradient, clean_gradient = ctx.saved_tensors
         clean = None if clean_gradient is None else upstream * clean_gradient
         return upstream * mixed_gradient, clean, None, None, None
@@ -188,6 +188,8 @@ class MixupELoss(nn.Module):
     True
     """
 
+    X_mean: Tensor
+
     def __init__(
         self,
         *,
@@ -297,8 +299,8 @@ class MixupELoss(nn.Module):
             one, zero = torch.ones_like(mixup_loss), torch.zeros_like(mixup_loss)
             return LossParts(loss, mixup_loss, zero, one, mixed_logits.detach())
         q, slope = self._penalty_part(clean_logits, state, targets, draw)
-        share = one_minus_lam_mean(self.alpha, self.beta) / len(y)
-        share = share * (torch.ones_like(q) if sample_weight is None else sample_weight)
+        weight = torch.ones_like(q) if sample_weight is None else sample_weight
+        share = one_minus_lam_mean(self.alpha, self.beta) / len(y) * weight
         penalty_term = (share * q.abs()).sum()
         total = mixup_loss + self.eta * penalty_term
         scale = loss_scale(mixup_loss, total.detach())

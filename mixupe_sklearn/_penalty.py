@@ -122,9 +122,7 @@ def glm_loss(
     return loss, mean - target
 
 
-def logit_penalty(
-    logits: Tensor, y_onehot: Tensor, head: str = "softmax"
-) -> tuple[Tensor, Tensor]:
+def logit_penalty(logits: Tensor, y_onehot: Tensor, head: str = "softmax") -> tuple[Tensor, Tensor]:
     """``q_hat = (y - g(f))' f`` of each row, and its gradient ``(y - g) - g'(f) f``.
 
     Positive where the network is unsure of the right class with a large logit, negative where it

@@ -2,21 +2,66 @@
 
 Our own draws come from numpy Generators that belong to a fit. Module initialisation and dropout
 know only torch's global generator (and a user's callback perhaps numpy's), so those are seeded for
-the time of a fit and put back as found. Fits may overlap in threads: the first one in remembers
-the state, the last one out restores it.
+the time of a fit and put back as found.
 """
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 
-_lock = threading.Lock()
-_n_inside = 0
-_found: dict[str, Any] = {}
+
+class Borrowed:
+    """Change a global for the time of a block: the first one in remembers, the last out restores.
+
+    Parameters
+    ----------
+    read : callable
+        Returns the state.
+    write : callable
+        Takes it back.
+
+    Examples
+    --------
+    >>> light = {"is_on": False}
+    >>> borrowed = Borrowed(read=light.copy, write=light.update)
+    >>> with borrowed(lambda: light.update(is_on=True)):
+    ...     light
+    {'is_on': True}
+    >>> light
+    {'is_on': False}
+    """
+
+    def __init__(self, read: Callable[[], Any], write: Callable[[Any], Any]):
+        self.read = read
+        self.write = write
+        self._lock = threading.Lock()
+        self._n_inside = 0
+        self._found: Any = None
+
+    @contextmanager
+    def __call__(self, change: Callable[[], Any]) -> Iterator[None]:
+        """Run a block after ``change()``."""
+        with self._lock:
+            if self._n_inside == 0:
+                self._found = self.read()
+            self._n_inside += 1
+            change()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._n_inside -= 1
+                if self._n_inside == 0:
+                    self.write(self._found)
+
+
+_numpy_state = Borrowed(np.random.get_state, np.random.set_state)
+_torch_state = Borrowed(torch.get_rng_state, torch.set_rng_state)
+_device_states: dict[torch.device, Borrowed] = {}
 
 
 def new_seed(rng: np.random.Generator) -> int:
@@ -41,33 +86,23 @@ def generator_like_torch(random_state: int | np.random.Generator | None) -> np.r
     return np.random.default_rng(random_state)
 
 
-def _read_state(device: torch.device) -> dict[str, Any]:
-    state: dict[str, Any] = {"numpy": np.random.get_state(), "torch": torch.get_rng_state()}
-    if device.type == "cuda":
-        state["cuda"] = torch.cuda.get_rng_state(device)
-    elif device.type == "mps":
-        state["mps"] = torch.mps.get_rng_state()
-    return state
+def _seed_device(seed: int, device: torch.device) -> AbstractContextManager[None]:
+    library = torch.cuda if device.type == "cuda" else torch.mps
+    where = (device,) if device.type == "cuda" else ()
+    if device not in _device_states:
+        _device_states[device] = Borrowed(
+            lambda: library.get_rng_state(*where),
+            lambda state: library.set_rng_state(state, *where),
+        )
 
+    def change() -> None:
+        if device.type == "cuda":
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        else:
+            torch.mps.manual_seed(seed)
 
-def _write_state(state: dict[str, Any], device: torch.device) -> None:
-    np.random.set_state(state["numpy"])
-    torch.set_rng_state(state["torch"])
-    if "cuda" in state:
-        torch.cuda.set_rng_state(state["cuda"], device)
-    if "mps" in state:
-        torch.mps.set_rng_state(state["mps"])
-
-
-def _seed(seed: int, device: torch.device) -> None:
-    np.random.seed(seed)
-    # Not torch.manual_seed: that would also leave a seed behind for devices not yet in use.
-    torch.default_generator.manual_seed(seed)
-    if device.type == "cuda":
-        with torch.cuda.device(device):
-            torch.cuda.manual_seed(seed)
-    elif device.type == "mps":
-        torch.mps.manual_seed(seed)
+    return _device_states[device](change)
 
 
 @contextmanager
@@ -83,18 +118,11 @@ def seeded(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
     >>> torch.equal(torch.get_rng_state(), before)
     True
     """
-    global _n_inside, _found
     device = torch.device(device)
-    with _lock:
-        if _n_inside == 0:
-            _found = _read_state(device)
-        _n_inside += 1
-        _seed(seed, device)
-    try:
+    with ExitStack() as stack:
+        stack.enter_context(_numpy_state(lambda: np.random.seed(seed)))
+        # Not torch.manual_seed: that would leave a seed behind for devices not yet in use.
+        stack.enter_context(_torch_state(lambda: torch.default_generator.manual_seed(seed)))
+        if device.type != "cpu":
+            stack.enter_context(_seed_device(seed, device))
         yield
-    finally:
-        with _lock:
-            _n_inside -= 1
-            if _n_inside == 0:
-                _write_state(_found, device)
-                _found = {}

@@ -1,0 +1,48 @@
+"""Real data, and a seed for torch's global generator before every test."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X / 16, y
+
+
+@pytest.fixture(scope="session")
+def small_digits(digits):
+    X, y = digits
+    return X[:300], y[:300]
+
+
+@pytest.fixture(scope="session")
+def iris():
+    return load_iris(return_X_y=True)
+
+
+@pytest.fixture(scope="session")
+def cancer():
+    """Two classes with names; the columns are scaled, and not centred on purpose."""
+    data = load_breast_cancer()
+    return data.data / data.data.std(axis=0), data.target_names[data.target]
+
+
+@pytest.fixture(scope="session")
+def diabetes():
+    X, y = load_diabetes(return_X_y=True)
+    return X * 20, y
+
+
+@pytest.fixture(scope="session")
+def several_labels(digits):
+    """Three yes/no questions about a digit: even, above four, prime."""
+    X, y = digits
+    return X[:600], np.column_stack([y % 2 == 0, y > 4, np.isin(y, [2, 3, 5, 7])])[:600].astype(int)
