@@ -16,6 +16,8 @@ from torch.utils.data import DataLoader, Subset
 from mixupe_sklearn._batches import Batches, can_batch
 from mixupe_sklearn._criterion import LossParts, MixupELoss, as_logits
 
+# A mixin: its methods find skorch's own through the classes below.
+_Net: Any = object
 # What Batches takes beyond a DataLoader's own arguments.
 _BATCHES_ONLY = ("random_state", "min_rows")
 
@@ -59,7 +61,7 @@ def validation_split(X: Any, y: Any, sample_weight: Any = None) -> Callable[...,
     return predefined_split(Dataset(with_weight(X, sample_weight), y))
 
 
-class _MixupEStep:
+class _MixupEStep(_Net):
     """What both nets share: batches, the training step, and what is recorded of it."""
 
     def __init__(
@@ -88,25 +90,25 @@ class _MixupEStep:
             (name, PassthroughScoring(name=name, on_train=True))
             for name in ("train_mixup_loss", "train_penalty", "loss_scale")
         ]
-        first, *others = super()._default_callbacks  # type: ignore[misc]
+        first, *others = super()._default_callbacks
         return [first, *parts, *others]
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **fit_params: Any) -> Any:
         """Initialise and train; see ``skorch.NeuralNet.fit``. Weights are mixed with their rows."""
-        return super().fit(with_weight(X, sample_weight), y, **fit_params)  # type: ignore[misc]
+        return super().fit(with_weight(X, sample_weight), y, **fit_params)
 
     def partial_fit(
         self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None, **fit_params
     ) -> Any:
         """Train on from where the net is; see ``skorch.NeuralNet.partial_fit``."""
         X = with_weight(X, sample_weight)
-        return super().partial_fit(X, y, classes=classes, **fit_params)  # type: ignore[misc]
+        return super().partial_fit(X, y, classes=classes, **fit_params)
 
     def get_iterator(self, dataset: Any, training: bool = False) -> Any:
         """In-memory batches where the data allow, a DataLoader for any other data set."""
         name = "iterator_train" if training else "iterator_valid"
         if getattr(self, name) is not Batches:
-            return super().get_iterator(dataset, training=training)  # type: ignore[misc]
+            return super().get_iterator(dataset, training=training)
         params = {"batch_size": self.batch_size, **self.get_params_for(name)}
         if params["batch_size"] == -1:
             params["batch_size"] = len(dataset)
@@ -122,7 +124,7 @@ class _MixupEStep:
 
     def infer(self, x: Any, **fit_params: Any) -> Any:
         """Run the module on a batch, without its weights."""
-        return super().infer(split_weight(x)[0], **fit_params)  # type: ignore[misc]
+        return super().infer(split_weight(x)[0], **fit_params)
 
     def train_step_single(self, batch: Any, **fit_params: Any) -> dict[str, Any]:
         """Compute the step's loss and its gradients: the criterion runs the module itself."""
@@ -163,7 +165,7 @@ class _MixupEStep:
     def _get_predict_nonlinearity(self) -> Callable[[Tensor], Tensor]:
         if self.predict_nonlinearity == "auto":
             return self.criterion_.predicted_mean
-        return super()._get_predict_nonlinearity()  # type: ignore[misc]
+        return super()._get_predict_nonlinearity()
 
 
 class MixupENet(_MixupEStep, NeuralNetClassifier):
@@ -195,13 +197,14 @@ class MixupENet(_MixupEStep, NeuralNetClassifier):
     Examples
     --------
     >>> import torch
-    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.datasets import load_digits
     >>> from mixupe_sklearn import MixupENet
-    >>> X, y = load_iris(return_X_y=True)
-    >>> X = (X - X.mean(axis=0)).astype("float32")
+    >>> from mixupe_sklearn.modules import MLP
+    >>> X, y = load_digits(return_X_y=True)
+    >>> X = ((X - X.mean(axis=0)) / 16).astype("float32")
     >>> _ = torch.manual_seed(0)
-    >>> net = MixupENet(torch.nn.Linear(4, 3), criterion__alpha=0.2, criterion__eta=0.01,
-    ...                 max_epochs=30, lr=0.5, verbose=0)
+    >>> net = MixupENet(MLP, module__n_features=64, module__n_outputs=10, criterion__alpha=0.2,
+    ...                 optimizer=torch.optim.Adam, lr=0.001, max_epochs=15, verbose=0)
     >>> bool(net.fit(X, y).score(X, y) > 0.9)
     True
     """
