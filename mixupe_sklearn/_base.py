@@ -22,7 +22,13 @@ from mixupe_sklearn._inputs import (
     to_numpy,
 )
 from mixupe_sklearn._random import new_seed, seeded
-from mixupe_sklearn._training import check_settings, logits_of, make_net, n_module_outputs, train_net
+from mixupe_sklearn._training import (
+    check_settings,
+    logits_of,
+    make_net,
+    n_module_outputs,
+    train_net,
+)
 
 try:  # scikit-learn 1.9 brought callbacks, as an experiment
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -34,7 +40,7 @@ except ImportError:
     class CallbackSupportMixin:  # type: ignore[no-redef]
         """Stands in where scikit-learn has no callbacks."""
 
-    def with_callbacks(method):  # type: ignore[no-redef]
+    def with_callbacks(method):
         """Leave the method as it is."""
         return method
 

@@ -10,6 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import column_or_1d
 
 from mixupe_sklearn._base import BaseMixupE, with_callbacks
+from mixupe_sklearn._inputs import to_numpy
 from mixupe_sklearn._net import MixupENet
 
 
@@ -249,6 +250,7 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
         self : MixupEClassifier
             The estimator.
         """
+        y = to_numpy(y)
         if isinstance(self.class_weight, str):
             raise ValueError(
                 f"Got class_weight={self.class_weight!r} with partial_fit, which does not see all "
@@ -261,7 +263,7 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
         if classes is not None and not is_multilabel:
             classes = np.unique(classes)
             if is_new:
-                self.classes_, self._is_multilabel, self._class_factors = classes, False, None
+                self._learn_classes(classes, classes, None)
             elif not np.array_equal(classes, self.classes_):
                 raise ValueError(
                     f"Got classes={classes.tolist()}, but expected those of the first call, "
@@ -334,11 +336,14 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
         self._is_multilabel = kind.startswith("multilabel")
         if self._is_multilabel:
             self.classes_ = np.arange(y.shape[1])
-            self._class_factors = None
         else:
             y = column_or_1d(y, warn=True)
-            self.classes_ = np.unique(y)
-            self._class_factors = self._factors(y, weight)
+            self._learn_classes(np.unique(y), y, weight)
+
+    def _learn_classes(self, classes, y, weight) -> None:
+        self._is_multilabel = False
+        self.classes_ = classes
+        self._class_factors = self._factors(y, weight)
 
     def _factors(self, y, weight) -> np.ndarray | None:
         """What each class's rows are weighted with."""
@@ -379,11 +384,9 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
                 f"classes at the first call of partial_fit."
             )
         targets = np.searchsorted(self.classes_, y)
-        factors = self._class_factors
-        if factors is None and isinstance(self.class_weight, Mapping):
-            factors = self._class_factors = self._factors(self.classes_, None)
-        if factors is not None:
-            weight = factors[targets] if weight is None else factors[targets] * weight
+        if self._class_factors is not None:
+            factors = self._class_factors[targets]
+            weight = factors if weight is None else factors * weight
         return targets, weight
 
     def _n_outputs(self) -> int:

@@ -57,10 +57,10 @@ def few_threads(module: torch.nn.Module) -> Iterator[None]:
     True
     """
     n_weights = sum(parameter.numel() for parameter in module.parameters())
-    found = torch.get_num_threads()
-    if n_weights > SMALL_MODULE or found == 1:
+    if n_weights > SMALL_MODULE:
         yield
         return
+    found = torch.get_num_threads()  # each Python thread has a number of its own
     torch.set_num_threads(1)
     try:
         yield

@@ -43,10 +43,10 @@ def check_finite(X: Any, names: Any = None) -> None:
     Examples
     --------
     >>> import numpy as np
-    >>> check_finite(np.array([[1.0, np.inf]]), ["age", "size"])
+    >>> check_finite(np.array([[1.0, np.inf]]))
     Traceback (most recent call last):
         ...
-    ValueError: Input X contains infinity in column 'size' (1 of 1 rows), but expected finite numbers.
+    ValueError: Input X contains infinity in column 1 (1 of 1 rows), but expected finite numbers.
     """
     values = X.data if sparse.issparse(X) else X
     # The sum is finite in all but odd cases, and needs no array of flags.

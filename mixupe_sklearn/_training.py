@@ -42,6 +42,9 @@ TRAINING_RULES: dict[str, Rule] = {
 }
 # Entries that a chunk of rows may have at predict: 16 MiB of float32.
 CHUNK = 2**22
+# Chunks are filled up to a multiple of this many rows: matrix products then run the same kernel for
+# one row as for many, so that a row's prediction does not depend on its company.
+ROW_BLOCK = 16
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
@@ -196,11 +199,13 @@ def logits_of(net: Any, X: Any, X_mean: np.ndarray) -> Tensor:
     if module.training:
         module.eval()
     n_samples, n_features = X.shape
-    size = max(1, min(8192, CHUNK // max(1, n_features)))
+    size = max(ROW_BLOCK, min(8192, CHUNK // max(1, n_features)) // ROW_BLOCK * ROW_BLOCK)
     chunks = []
     with torch.inference_mode():
         for start in range(0, n_samples, size):
             rows = centred(X[start : start + size], X_mean, dtype)
             rows = rows if isinstance(rows, Tensor) else rows[:]
-            chunks.append(as_logits(module(rows.to(device))).double().cpu())
+            n_rows = len(rows)
+            rows = torch.nn.functional.pad(rows, (0, 0, 0, -n_rows % ROW_BLOCK))
+            chunks.append(as_logits(module(rows.to(device)))[:n_rows].double().cpu())
     return torch.cat(chunks)

@@ -59,10 +59,10 @@ def make_mixupe_pipeline(**classifier_params) -> Pipeline:
     --------
     >>> import pandas as pd
     >>> from mixupe_sklearn import make_mixupe_pipeline
-    >>> frame = pd.DataFrame({"size": [1.0, None, 3.0, 4.0], "city": ["Oslo", "Bonn", None, "Bonn"]})
+    >>> frame = pd.DataFrame({"size": [1.0, None, 3.0], "city": ["Oslo", "Bonn", None]})
     >>> pipeline = make_mixupe_pipeline(batch_size=2, random_state=0)
-    >>> pipeline.fit(frame, ["a", "a", "b", "b"]).predict(frame).shape
-    (4,)
+    >>> pipeline.fit(frame, ["a", "a", "b"]).predict(frame).shape
+    (3,)
     """
     return Pipeline(
         [

@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+from sklearn.model_selection import train_test_split
+
+from mixupe_sklearn import MixupEClassifier, MixupERegressor
+
+
+def valid_losses(estimator):
+    return [row["valid_loss"] for row in estimator.history_]
+
+
+def test_training_stops_and_the_best_weights_come_back(digits):
+    X, y = digits
+    X_train, X_val, y_train, y_val = train_test_split(X, y, test_size=0.3, random_state=0)
+    classifier = MixupEClassifier(
+        method="erm", lr=0.02, early_stopping=True, n_iter_no_change=3, max_epochs=200,
+        tol=0.0, random_state=0,
+    )  # fmt: skip
+    classifier.fit(X_train, y_train, X_val=X_val, y_val=y_val)
+    losses = valid_losses(classifier)
+    assert classifier.n_iter_ == len(losses) < 200
+    assert np.argmin(losses) == len(losses) - 1 - 3
+    proba = classifier.predict_proba(X_val)
+    now = -np.log(proba[np.arange(len(y_val)), y_val]).mean()
+    assert now == pytest.approx(min(losses), rel=1e-4)
+    assert now < losses[-1]
+
+
+@pytest.mark.parametrize("estimator_class", [MixupEClassifier, MixupERegressor])
+def test_a_share_is_set_aside_when_no_rows_are_given(small_digits, estimator_class):
+    X, y = small_digits
+    estimator = estimator_class(early_stopping=True, validation_fraction=0.2, max_epochs=3)
+    estimator.fit(X, y)
+    assert len(valid_losses(estimator)) == 3
+
+
+def test_rows_set_aside_train_nothing_and_keep_class_shares(small_digits):
+    X, y = small_digits
+    estimator = MixupEClassifier(early_stopping=True, validation_fraction=0.2, random_state=0)
+    rows = estimator._rows(X, y, None, reset=True, learn=True)
+    estimator._spawn_generators()
+    train, valid = estimator._set_aside(rows)
+    assert len(valid.targets) == 60
+    assert len(train.targets) == 240
+    assert len(np.unique(np.vstack([train.X, valid.X]), axis=0)) == len(np.unique(X, axis=0))
+    assert np.abs(np.bincount(valid.targets) / 60 - np.bincount(y) / 300).max() < 0.02
+    fitted = MixupEClassifier(
+        early_stopping=True, validation_fraction=0.2, random_state=0, max_epochs=1
+    ).fit(X, y)
+    assert np.allclose(fitted.X_mean_, train.X.mean(axis=0))
+
+
+def test_a_class_of_one_row_is_no_obstacle(small_digits):
+    X, y = small_digits
+    y = np.where(np.arange(len(y)) == 0, 99, y)
+    classifier = MixupEClassifier(early_stopping=True, max_epochs=2).fit(X, y)
+    assert 99 in classifier.classes_
+
+
+def test_validation_rows_without_early_stopping_are_only_watched(small_digits):
+    X, y = small_digits
+    watched = MixupEClassifier(max_epochs=5, random_state=0)
+    watched.fit(X[:200], y[:200], X_val=X[200:], y_val=y[200:])
+    plain = MixupEClassifier(max_epochs=5, random_state=0).fit(X[:200], y[:200])
+    assert len(valid_losses(watched)) == 5
+    assert np.array_equal(watched.predict_proba(X), plain.predict_proba(X))
+
+
+def test_validation_loss_is_that_of_unmixed_rows(small_digits):
+    X, y = small_digits
+    classifier = MixupEClassifier(max_epochs=2, alpha=5.0, random_state=0)
+    classifier.fit(X, y, X_val=X, y_val=y)
+    proba = classifier.predict_proba(X)
+    expected = -np.log(proba[np.arange(len(y)), y]).mean()
+    assert valid_losses(classifier)[-1] == pytest.approx(expected, rel=1e-5)
+
+
+def test_partial_fit_ignores_early_stopping(small_digits):
+    X, y = small_digits
+    classifier = MixupEClassifier(early_stopping=True, max_epochs=2, random_state=0).fit(X, y)
+    assert classifier.partial_fit(X, y).n_iter_ == 3
