@@ -27,6 +27,7 @@ from mixupe_sklearn._training import (
     logits_of,
     make_net,
     n_module_outputs,
+    set_head,
     train_net,
 )
 
@@ -278,7 +279,8 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator):
                 f"Got a module with {n_outputs} outputs, but expected {self._n_outputs()} for "
                 f"these targets."
             )
-        return net.set_params(criterion__head=head)
+        set_head(net, head)
+        return net
 
     def _logits(self, X) -> Any:
         """The module's raw output for rows that a user passes in."""

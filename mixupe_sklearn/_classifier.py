@@ -1,16 +1,14 @@
 """MixupEClassifier: MixupE for tables, as scikit-learn users expect a classifier to be."""
 
-from collections.abc import Mapping
-
 import numpy as np
 from scipy import sparse
 from sklearn.base import ClassifierMixin
-from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d
 
 from mixupe_sklearn._base import BaseMixupE, with_callbacks
-from mixupe_sklearn._inputs import to_numpy
+from mixupe_sklearn._inputs import class_factors, to_numpy
 from mixupe_sklearn._net import MixupENet
 
 
@@ -106,7 +104,7 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
         Number of epochs run.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, where all are strings.
 
     See Also
@@ -343,25 +341,7 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
     def _learn_classes(self, classes, y, weight) -> None:
         self._is_multilabel = False
         self.classes_ = classes
-        self._class_factors = self._factors(y, weight)
-
-    def _factors(self, y, weight) -> np.ndarray | None:
-        """What each class's rows are weighted with."""
-        class_weight = self.class_weight
-        if class_weight is None:
-            return None
-        if isinstance(class_weight, Mapping):
-            factors = compute_class_weight(dict(class_weight), classes=self.classes_, y=y)
-        elif isinstance(class_weight, str) and class_weight == "balanced":
-            totals = np.bincount(np.searchsorted(self.classes_, y), weights=weight)
-            factors = totals.sum() / (len(totals) * totals)
-        else:
-            raise ValueError(
-                f"Got class_weight={class_weight!r}, but expected a dict, 'balanced' or None."
-            )
-        if not (np.isfinite(factors).all() and (factors >= 0).all()):
-            raise ValueError(f"Got class_weight={class_weight!r}, but expected numbers >= 0.")
-        return factors
+        self._class_factors = class_factors(self.class_weight, classes, y, weight)
 
     def _encode(self, y, weight, name):
         if self._is_multilabel:

@@ -34,13 +34,17 @@ METHOD_RULES: dict[str, Rule] = {
 
 
 class LossParts(NamedTuple):
-    """What one step's loss is made of; only ``loss`` carries a gradient."""
+    """What one step's loss is made of; only ``loss`` carries a gradient.
+
+    ``clean_logits`` are there when the penalty (or a method without mixing) ran the clean rows.
+    """
 
     loss: Tensor
     mixup_loss: Tensor
     penalty_term: Tensor
     loss_scale: Tensor
     mixed_logits: Tensor
+    clean_logits: Tensor | None
 
 
 class _WithGradient(torch.autograd.Function):
@@ -273,8 +277,8 @@ class MixupELoss(nn.Module):
         Returns
         -------
         parts : LossParts
-            ``loss`` (call ``backward`` on it), ``mixup_loss``, ``penalty_term``, ``loss_scale``
-            and ``mixed_logits``.
+            ``loss`` (call ``backward`` on it), ``mixup_loss``, ``penalty_term``, ``loss_scale``,
+            and the logits.
         """
         stages = self._stages(module)
         if draw is None or not self.has_mixing:
@@ -297,7 +301,9 @@ class MixupELoss(nn.Module):
         if clean_logits is None:
             loss = _WithGradient.apply(mixed_logits, None, mixup_loss, gradient, None)
             one, zero = torch.ones_like(mixup_loss), torch.zeros_like(mixup_loss)
-            return LossParts(loss, mixup_loss, zero, one, mixed_logits.detach())
+            mixed_logits = mixed_logits.detach()
+            clean_logits = None if draw else mixed_logits
+            return LossParts(loss, mixup_loss, zero, one, mixed_logits, clean_logits)
         q, slope = self._penalty_part(clean_logits, state, targets, draw)
         weight = torch.ones_like(q) if sample_weight is None else sample_weight
         share = one_minus_lam_mean(self.alpha, self.beta) / len(y) * weight
@@ -312,7 +318,8 @@ class MixupELoss(nn.Module):
             loss = _WithGradient.apply(
                 mixed_logits, clean_logits, scale * total, scale * gradient, scale * slope
             )
-        return LossParts(loss, mixup_loss, penalty_term.detach(), scale, mixed_logits.detach())
+        logits = mixed_logits.detach(), clean_logits.detach()
+        return LossParts(loss, mixup_loss, penalty_term.detach(), scale, *logits)
 
     def clean_loss(self, logits: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """Mean loss of given logits, unmixed and without penalty: what validation measures."""

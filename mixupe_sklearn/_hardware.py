@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import torch
 
-from mixupe_sklearn._checks import pick
+from mixupe_sklearn._checks import Choice, check_rules
 
 # Below this many weights a step is shorter than the cost of waking a second thread (and many times
 # shorter than fighting over a core with another process).
@@ -23,7 +23,7 @@ def resolve_device(device: str | torch.device) -> torch.device:
     device(type='cpu')
     """
     kind = device.type if isinstance(device, torch.device) else str(device).split(":")[0]
-    pick("device", kind, ("auto", "cpu", "cuda", "mps"))
+    check_rules({"device": kind}, {"device": Choice(("auto", "cpu", "cuda", "mps"))})
     if kind == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     available = {

@@ -1,5 +1,6 @@
 """Rows and weights: what every estimator checks and prepares before it trains."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,6 +113,41 @@ def normalise(weight: np.ndarray | None) -> np.ndarray | None:
     # Through the largest one first: the sum of huge weights would overflow.
     weight = weight / weight.max()
     return weight / weight.mean()
+
+
+def class_factors(
+    class_weight: Any, classes: np.ndarray, y: np.ndarray, weight: np.ndarray | None
+) -> np.ndarray | None:
+    """What the rows of each class are weighted with; None for no class weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> classes, y = np.array(["a", "b"]), np.array(["a", "b", "b", "b"])
+    >>> class_factors({"b": 2}, classes, y, None)
+    array([1., 2.])
+    >>> class_factors("balanced", classes, y, None)
+    array([2.        , 0.66666667])
+    """
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        totals = np.bincount(np.searchsorted(classes, y), weights=weight)
+        return totals.sum() / (len(totals) * totals)
+    if not isinstance(class_weight, Mapping):
+        raise ValueError(
+            f"Got class_weight={class_weight!r}, but expected a dict, 'balanced' or None."
+        )
+    labels = classes.tolist()
+    unknown = [label for label in class_weight if label not in labels]
+    if unknown:
+        raise ValueError(
+            f"Got class_weight for the label {unknown[0]!r}, but expected some of {labels[:20]}."
+        )
+    factors = np.array([class_weight.get(label, 1.0) for label in labels], dtype=np.float64)
+    if not (np.isfinite(factors).all() and (factors >= 0).all()):
+        raise ValueError(f"Got class_weight={class_weight!r}, but expected numbers >= 0.")
+    return factors
 
 
 def mean_of_rows(X: Any, weight: np.ndarray | None) -> np.ndarray:

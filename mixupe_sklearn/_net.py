@@ -135,7 +135,9 @@ class _MixupEStep(_Net):
         self._record(parts)
         loss = self.get_loss(parts, yi, X=Xi, training=True)
         loss.backward()
-        return {"loss": loss, "y_pred": parts.mixed_logits}
+        # Scores of the training rows (EpochScoring) are those of clean rows where they were run.
+        y_pred = parts.mixed_logits if parts.clean_logits is None else parts.clean_logits
+        return {"loss": loss, "y_pred": y_pred}
 
     def get_loss(self, y_pred: Any, y_true: Any, X: Any = None, training: bool = False) -> Tensor:
         """The step's loss in training; the plain, unmixed loss elsewhere."""

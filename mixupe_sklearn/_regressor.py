@@ -97,7 +97,7 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
         Number of epochs run.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, where all are strings.
 
     See Also
@@ -200,12 +200,12 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
         return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
 
     def _encode(self, y, weight, name):
-        columns = self._columns(y)
-        if columns.shape[1] != len(self.y_mean_):
+        n_columns = 1 if y.ndim == 1 else y.shape[1]
+        if n_columns != self._n_outputs():
             raise ValueError(
-                f"Got {name} with {columns.shape[1]} columns, but expected {len(self.y_mean_)}."
+                f"Got {name} with {n_columns} columns, but expected {self._n_outputs()}."
             )
-        return (columns - self.y_mean_) / self.y_scale_, weight
+        return (self._columns(y) - self.y_mean_) / self.y_scale_, weight
 
     def _n_outputs(self) -> int:
         return len(self.y_mean_)

@@ -135,6 +135,11 @@ def float_type(net: Any) -> torch.dtype:
     return next((dtype for dtype in types if dtype.is_floating_point), torch.float32)
 
 
+def set_head(net: Any, head: str) -> None:
+    """Tell the criterion what the logits mean, without making it anew."""
+    net.criterion__head = net.criterion_.head = head
+
+
 def n_module_outputs(net: Any, X: Any, X_mean: np.ndarray) -> int:
     """Run the new module on two rows to learn how wide its output is."""
     return int(logits_of(net, X[:2], X_mean).shape[1])

@@ -47,7 +47,7 @@ def make_mixupe_pipeline(**classifier_params) -> Pipeline:
 
     Parameters
     ----------
-    **classifier_params
+    **classifier_params : dict
         Parameters of :class:`MixupEClassifier`.
 
     Returns

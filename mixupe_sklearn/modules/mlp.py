@@ -40,10 +40,9 @@ class MLP(nn.Module):
         The hidden layers and the output layer; ``forward`` runs them in turn, and Manifold Mixup
         mixes after one of the hidden ones.
 
-    Shape
+    Notes
     -----
-    - Input: ``(n_samples, n_features)``
-    - Output: ``(n_samples, n_outputs)``
+    Shapes: ``(n_samples, n_features)`` in, ``(n_samples, n_outputs)`` out.
 
     Examples
     --------

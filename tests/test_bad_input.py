@@ -1,0 +1,255 @@
+"""Wrong input gets one sentence: what, which value, what was expected."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import sparse
+
+from mixupe_sklearn import MixupEClassifier, MixupERegressor
+from mixupe_sklearn._checks import Choice, Kind, Number
+from mixupe_sklearn._criterion import METHOD_RULES
+from mixupe_sklearn._training import TRAINING_RULES
+
+RULES = {**METHOD_RULES, **TRAINING_RULES}
+
+
+def bad_values(rule):
+    """Values that break a rule, whatever its kind."""
+    if isinstance(rule, Number):
+        values = [rule.low - 1, float("nan"), float("inf"), "many", True]
+        values += [rule.low] if rule.open_low else []
+        values += [rule.high] if np.isfinite(rule.high) else []
+        values += [rule.low + 0.5] if rule.integer else []
+        return values + ([] if rule.or_none else [None])
+    if isinstance(rule, Choice):
+        return ["unknown", None, 1]
+    assert isinstance(rule, Kind)
+    return ["a word", 0.5]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, rule in RULES.items() for value in bad_values(rule)]
+)
+@pytest.mark.parametrize("estimator_class", [MixupEClassifier, MixupERegressor])
+def test_every_rule_is_checked_in_fit_with_its_sentence(iris, estimator_class, name, value):
+    estimator = estimator_class(**{name: value})
+    message = f"Got {name}={value!r}, but expected {RULES[name].expected}."
+    for method in (estimator.fit, estimator.partial_fit):
+        kwargs = {"classes": [0, 1, 2]} if method == estimator.partial_fit else {}
+        kwargs = kwargs if estimator_class is MixupEClassifier else {}
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            method(*iris, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        (
+            {"optimizer": "adm"},
+            "Got optimizer='adm', but expected one of 'adam', 'adamw', 'nadam', "
+            "'rmsprop', 'sgd' (did you mean 'adam'?).",
+        ),
+        (
+            {"optimizer": 3},
+            "Got optimizer=3, but expected a torch optimizer class or one of the names "
+            "'adam', 'adamw', 'nadam', 'rmsprop', 'sgd'.",
+        ),
+        ({"device": "gpu"}, "Got device='gpu', but expected one of 'auto', 'cpu', 'cuda', 'mps'."),
+        ({"module": "transformer"}, "Got module='transformer', but expected one of 'mlp'."),
+        (
+            {"module": torch.nn.Linear(4, 3)},
+            "Got module=Linear(...), but expected a name, a module "
+            "class, or a function that returns a new module.",
+        ),
+        (
+            {"module_params": {"n_outputs": 7}},
+            "Got a module with 7 outputs, but expected 3 for these targets.",
+        ),
+        (
+            {"class_weight": "even"},
+            "Got class_weight='even', but expected a dict, 'balanced' or None.",
+        ),
+        ({"class_weight": {0: -1}}, "Got class_weight={0: -1}, but expected numbers >= 0."),
+        (
+            {"class_weight": {9: 1}},
+            "Got class_weight for the label 9, but expected some of [0, 1, 2].",
+        ),
+        (
+            {"module_params": {"activation": "step"}},
+            "Got activation='step', but expected one of "
+            "'relu', 'gelu', 'silu', 'tanh', 'identity'.",
+        ),
+        (
+            {"mix_at": "hidden", "module_params": {"d_hidden": ()}},
+            "Got mix_at='hidden' with a MLP, "
+            "but expected a module with at least two 'stages', or with 'encode' and 'head'.",
+        ),
+    ],
+)
+def test_names_and_objects(iris, params, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        MixupEClassifier(**params).fit(*iris)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has the device")
+def test_a_device_that_is_not_there(iris):
+    with pytest.raises(ValueError, match="Got device='cuda:1', but this machine has only 'cpu'"):
+        MixupEClassifier(device="cuda:1").fit(*iris)
+
+
+def test_holes_name_the_column_and_the_cure(iris):
+    X, y = iris[0].copy(), iris[1]
+    X[3:5, 2] = np.nan
+    message = (
+        "contains NaN in column {} (2 of 150 rows), but expected finite numbers; fill the holes"
+    )
+    with pytest.raises(ValueError, match=re.escape(message.format(2))) as error:
+        MixupEClassifier().fit(X, y)
+    assert "make_preprocessor()" in str(error.value)
+    with pytest.raises(ValueError, match=re.escape(message.format("'petal'"))):
+        MixupEClassifier().fit(pd.DataFrame(X, columns=["a", "b", "petal", "d"]), y)
+    with pytest.raises(ValueError, match=re.escape(message.format(2))):
+        MixupEClassifier().fit(sparse.csr_array(X), y)
+
+
+def test_infinity_at_fit_and_at_predict(iris):
+    X, y = iris
+    bad = np.where(np.arange(4) == 1, np.inf, X)
+    with pytest.raises(ValueError, match=r"contains infinity in column 1 \(150 of 150 rows\)"):
+        MixupEClassifier().fit(bad, y)
+    with pytest.raises(ValueError, match="contains infinity in column 1"):
+        MixupEClassifier(max_epochs=1).fit(X, y).predict(bad)
+
+
+def test_numbers_beyond_single_precision(iris):
+    X, y = iris
+    with pytest.raises(
+        ValueError, match=r"holds a value of size 1e\+60, but expected at most 3.4e"
+    ):
+        MixupEClassifier().fit(np.where(X[0, 0] == X, 1e60, X), y)
+
+
+def test_holes_in_targets_and_weights(iris, diabetes):
+    X, y = iris
+    with pytest.raises(ValueError, match="Input y contains NaN"):
+        MixupEClassifier().fit(X, np.where(y == 0, np.nan, y))
+    with pytest.raises(ValueError, match="Input y contains infinity"):
+        MixupERegressor().fit(diabetes[0], np.where(diabetes[1] > 300, np.inf, diabetes[1]))
+    for value in (np.nan, np.inf):
+        weight = np.where(np.arange(150) == 7, value, 1.0)
+        with pytest.raises(
+            ValueError, match=f"Got sample_weight={value} at row 7, but expected finite"
+        ):
+            MixupEClassifier().fit(X, y, sample_weight=weight)
+
+
+def test_text_names_the_cure(iris):
+    frame = pd.DataFrame({"city": ["Oslo", "Bonn"] * 75, "size": iris[0][:, 0]})
+    with pytest.raises(
+        ValueError, match=r"holds the text 'Oslo', but expected numbers; .*make_prepro"
+    ):
+        MixupEClassifier().fit(frame, iris[1])
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (
+            np.where(np.arange(150) == 3, -1.0, 1.0),
+            "Got sample_weight=-1.0 at row 3, but expected numbers >= 0.",
+        ),
+        (
+            np.zeros(150),
+            "Got sample_weight of all zero weights, but expected at least one above zero.",
+        ),
+        (np.ones(149), "Got sample_weight of shape (149,), but expected (150,), a weight a row."),
+        (
+            np.ones((150, 2)),
+            "Got sample_weight of shape (150, 2), but expected (150,), a weight a row.",
+        ),
+    ],
+)
+def test_weights(iris, weight, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        MixupEClassifier().fit(*iris, sample_weight=weight)
+
+
+def test_weights_that_class_weights_undo(iris):
+    with pytest.raises(ValueError, match="class_weight times sample_weight of all zero weights"):
+        MixupEClassifier(class_weight={0: 0, 1: 0, 2: 0}).fit(*iris)
+
+
+def test_columns_at_predict(iris):
+    classifier = MixupEClassifier(max_epochs=1).fit(*iris)
+    with pytest.raises(ValueError, match="X has 3 features, but MixupEClassifier is expecting 4"):
+        classifier.predict(iris[0][:, :3])
+
+
+def test_validation_rows_come_with_their_labels(iris):
+    X, y = iris
+    with pytest.raises(ValueError, match="Got X_val without y_val, but expected both or neither."):
+        MixupEClassifier().fit(X, y, X_val=X)
+    with pytest.raises(ValueError, match="Got y_val without X_val, but expected both or neither."):
+        MixupEClassifier().fit(X, y, y_val=y)
+    with pytest.raises(
+        ValueError, match=r"Got the labels \[7\] in y_val, but expected some of \[0"
+    ):
+        MixupEClassifier().fit(X, y, X_val=X, y_val=np.where(y == 0, 7, y))
+    with pytest.raises(ValueError, match="X has 2 features, but MixupEClassifier is expecting 4"):
+        MixupEClassifier().fit(X, y, X_val=X[:, :2], y_val=y)
+    with pytest.raises(ValueError, match="Got sample_weight_val=-1.0 at row 0"):
+        MixupEClassifier().fit(X, y, X_val=X, y_val=y, sample_weight_val=-np.ones(150))
+
+
+def test_batch_norm_on_single_rows(iris):
+    X, y = iris
+    params = {"module_params": {"batch_norm": True}}
+    with pytest.raises(ValueError, match=r"Got batches of one row \(n_samples=150, batch_size=1\)"):
+        MixupEClassifier(batch_size=1, **params).fit(X, y)
+    with pytest.raises(ValueError, match=r"Got batches of one row \(n_samples=1, batch_size=100\)"):
+        MixupEClassifier(**params).fit(X[:1], y[:1])
+    # A single row at the end of an epoch joins the batch before it.
+    assert MixupEClassifier(batch_size=149, max_epochs=1, **params).fit(X, y).n_iter_ == 1
+
+
+def test_fewer_rows_than_a_batch_are_said_once_and_trained(iris):
+    X, y = iris
+    message = (
+        "Got 30 training rows, fewer than batch_size=100: an epoch is a single step, so 25 epochs"
+    )
+    with pytest.warns(UserWarning, match=message) as caught:
+        MixupEClassifier().fit(X[::5], y[::5])
+    assert len(caught) == 1
+
+
+def test_a_single_row_cannot_be_split(iris):
+    with pytest.raises(ValueError, match="Got n_samples=1 with early_stopping=True, but expected"):
+        MixupEClassifier(early_stopping=True).fit(iris[0][:1], iris[1][:1])
+
+
+def test_targets_of_the_wrong_kind(iris, diabetes):
+    X, y = iris
+    with pytest.raises(ValueError, match="Unknown label type: continuous"):
+        MixupEClassifier().fit(diabetes[0], diabetes[1] / 7)
+    with pytest.raises(
+        ValueError, match=r"Got y of shape \(150, 2\) with several classes a column"
+    ):
+        MixupEClassifier().fit(X, np.column_stack([y, y]))
+    with pytest.raises(ValueError, match="Got y_val with 2 columns, but expected 1"):
+        MixupERegressor().fit(X, X[:, 0], X_val=X, y_val=X[:, :2])
+
+
+def test_a_loss_that_becomes_non_finite(iris):
+    X, y = iris
+    classifier = MixupEClassifier(optimizer="sgd", lr=1e30, batch_size=10)
+    with pytest.raises(FloatingPointError, match=r"non-finite in epoch 1, batch \d+: mixup_loss="):
+        classifier.fit(X, y)
+    assert not hasattr(classifier, "net_")
+
+
+def test_an_unfitted_estimator_says_so(iris):
+    with pytest.raises(ValueError, match="This MixupEClassifier instance is not fitted yet"):
+        MixupEClassifier().predict(iris[0])

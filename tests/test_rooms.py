@@ -1,0 +1,145 @@
+"""The house rules, read from the source itself."""
+
+import ast
+import inspect
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+import sklearn
+
+import mixupe_sklearn
+from mixupe_sklearn.modules import MLP
+
+PACKAGE = pathlib.Path(mixupe_sklearn.__file__).parent
+ROOT = PACKAGE.parent
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")
+}
+
+# A module may import the modules of ours that stand above it, never one below. Those of one line
+# do not know each other.
+FLOORS = [
+    ["_mixing", "_penalty", "_checks", "_random", "modules", "modules.mlp"],
+    ["_batches", "_criterion", "_hardware"],
+    ["_net", "_callbacks", "_inputs"],
+    ["_training"],
+    ["_base"],
+    ["_classifier", "_regressor"],
+    ["preprocessing"],
+    [""],
+]
+MAY_IMPORT_SKLEARN = {"_base", "_classifier", "_regressor", "preprocessing"}
+MAY_IMPORT_SKORCH = {"_net", "_callbacks"}
+
+
+def short(name):
+    name = name.removesuffix(".__init__")
+    return name.removeprefix("mixupe_sklearn").removeprefix(".")
+
+
+def imports_of(path):
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield node.module
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_imports_point_one_way(name):
+    floor_of = {module: number for number, floor in enumerate(FLOORS) for module in floor}
+    mine = short(name)
+    assert mine in floor_of, f"give {mine} a floor"
+    for imported in imports_of(MODULES[name]):
+        top = imported.split(".")[0]
+        if top == "mixupe_sklearn":
+            is_own_package = mine and short(imported).startswith(mine + ".")
+            assert is_own_package or floor_of[short(imported)] < floor_of[mine], imported
+        elif top == "sklearn":
+            assert mine in MAY_IMPORT_SKLEARN
+        elif top == "skorch":
+            assert mine in MAY_IMPORT_SKORCH
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_files_are_read_in_one_sitting(name):
+    assert len(MODULES[name].read_text().splitlines()) <= 400
+
+
+def test_no_extra_is_imported_with_the_package():
+    extras = ["optuna", "openml", "torch_geometric", "dask", "soundfile", "pandas", "matplotlib"]
+    # skorch itself looks for torch_geometric where it is installed.
+    code = f"""
+import sys
+import skorch
+before = set(sys.modules)
+import mixupe_sklearn
+print([name for name in {extras} if name in set(sys.modules) - before])
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"
+
+
+def documented_defaults(docstring):
+    """Parameter names with the default that their line of the docstring gives."""
+    section = docstring.split("Parameters\n----------\n")[1].split("\n\n")[0]
+    found = re.findall(r"^([\w*, ]+) : (.*)$", section, flags=re.MULTILINE)
+    return {
+        name: default.group(1) if (default := re.search(r"default=(.*)$", kind)) else None
+        for names, kind in found
+        for name in names.split(", ")
+    }
+
+
+PUBLIC = [getattr(mixupe_sklearn, name) for name in mixupe_sklearn.__all__]
+WITH_PARAMETERS = [item for item in PUBLIC if "Parameters\n" in (item.__doc__ or "")]
+
+
+@pytest.mark.parametrize("item", PUBLIC, ids=lambda item: item.__name__)
+def test_every_public_name_has_a_docstring(item):
+    assert len(item.__doc__) > 60
+
+
+@pytest.mark.parametrize(
+    "item", [i for i in WITH_PARAMETERS if i.__name__ != "MixupENet"], ids=lambda i: i.__name__
+)
+def test_documented_parameters_and_defaults_are_those_of_the_signature(item):
+    documented = documented_defaults(inspect.getdoc(item))
+    signature = inspect.signature(item).parameters
+    names = [f"**{n}" if p.kind == p.VAR_KEYWORD else n for n, p in signature.items()]
+    assert list(documented) == names
+    for name, parameter in signature.items():
+        if parameter.default is not inspect.Parameter.empty:
+            assert ast.literal_eval(documented[name]) == parameter.default, name
+
+
+class MyModule(MLP):
+    """What the user guide calls a module of one's own."""
+
+    def __init__(self, n_features, n_outputs, width):
+        super().__init__(n_features, n_outputs, d_hidden=(width,))
+
+
+@pytest.mark.parametrize(("page", "n_blocks"), [("README.md", 4), ("docs/user_guide.md", 2)])
+def test_the_code_of_a_page_runs(page, n_blocks, small_digits):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
+    assert len(blocks) >= n_blocks
+    X, y = small_digits
+    namespace = {"X_train": X, "y_train": y, "X_val": X, "y_val": y, "MyModule": MyModule}
+    with sklearn.config_context():
+        for block in blocks:
+            exec(compile(block, page, "exec"), namespace)
+
+
+def test_readme_is_short_and_names_the_two_commands():
+    readme = (ROOT / "README.md").read_text()
+    assert len(readme.splitlines()) <= 150
+    assert "make benchmark" in readme
+    assert "make test" in readme
