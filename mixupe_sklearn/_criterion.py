@@ -1,7 +1,6 @@
 """MixupELoss: the loss of one training step, for any torch module."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from mixupe_sklearn._checks import FLAG, Choice, Number, Rule, check_rules
+from mixupe_sklearn._forward import (
+    as_logits,
+    differentiable,
+    encode_targets,
+    frozen_statistics,
+    mixable,
+    run_stages,
+    stages_of,
+)
 from mixupe_sklearn._mixing import Draw, is_unmixed, mix, sample_lam, sample_partner
 from mixupe_sklearn._penalty import (
     HEADS,
@@ -36,7 +44,7 @@ METHOD_RULES: dict[str, Rule] = {
 class LossParts(NamedTuple):
     """What one step's loss is made of; only ``loss`` carries a gradient.
 
-    ``clean_logits`` are there when the penalty (or a method without mixing) ran the clean rows.
+    ``clean_logits`` are None where only mixed rows were run (plain Mixup).
     """
 
     loss: Tensor
@@ -62,75 +70,6 @@ class _WithGradient(torch.autograd.Function):
         mixed_gradient, clean_gradient = ctx.saved_tensors
         clean = None if clean_gradient is None else upstream * clean_gradient
         return upstream * mixed_gradient, clean, None, None, None
-
-
-def stages_of(module: Any) -> list[Callable[..., Any]]:
-    """The steps between which a module can be mixed: its ``stages``, or ``encode`` and ``head``."""
-    stages = getattr(module, "stages", None)
-    if stages is not None:
-        return list(stages)
-    if callable(getattr(module, "encode", None)) and callable(getattr(module, "head", None)):
-        return [module.encode, module.head]
-    return [module]
-
-
-def _run(stages: list[Callable[..., Any]], X: Any, module_params: dict[str, Any]) -> Any:
-    first, *others = stages
-    state = first(**X, **module_params) if isinstance(X, dict) else first(X, **module_params)
-    for stage in others:
-        state = stage(state)
-    return state
-
-
-def _mixable(state: Any) -> Tensor:
-    if isinstance(state, Tensor) and state.is_floating_point():
-        return state
-    kind = f"{state.dtype} tensor" if isinstance(state, Tensor) else type(state).__name__
-    raise TypeError(
-        f"Got a {kind} to mix, but expected a floating-point tensor; irregular inputs need "
-        f"mix_at='hidden' and a module with 'encode' and 'head'."
-    )
-
-
-@contextmanager
-def frozen_statistics(module: Any) -> Iterator[None]:
-    """Let normalisation layers use their batch's statistics without remembering them."""
-    layers = [layer for layer in module.modules() if getattr(layer, "track_running_stats", False)]
-    for layer in layers:
-        layer.track_running_stats = False
-    try:
-        yield
-    finally:
-        for layer in layers:
-            layer.track_running_stats = True
-
-
-def encode_targets(y: Tensor, logits: Tensor, head: str) -> Tensor:
-    """Bring targets to the shape and type of the logits: one-hot rows for class numbers."""
-    n_outputs = logits.shape[1]
-    if head == "softmax" and y.ndim == 1 and not y.is_floating_point():
-        if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < n_outputs:
-            raise ValueError(
-                f"Got class numbers from {int(y.min())} to {int(y.max())}, but expected 0 to "
-                f"{n_outputs - 1}, since the module has {n_outputs} outputs."
-            )
-        return nn.functional.one_hot(y.long(), n_outputs).to(logits.dtype)
-    y = y[:, None] if y.ndim == 1 else y
-    if y.shape != logits.shape:
-        raise ValueError(
-            f"Got targets of shape {tuple(y.shape)}, but expected {tuple(logits.shape)}, the shape "
-            f"of the module's output."
-        )
-    return y.to(logits.dtype)
-
-
-def as_logits(output: Any) -> Tensor:
-    """Check that a module's output is one row of logits a sample; a single column may be flat."""
-    output = output[0] if isinstance(output, tuple) else output
-    if not isinstance(output, Tensor) or output.ndim not in (1, 2):
-        shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-        raise ValueError(f"Got module output {shape}, but expected shape (n_samples, n_outputs).")
-    return output[:, None] if output.ndim == 1 else output
 
 
 class MixupELoss(nn.Module):
@@ -283,43 +222,32 @@ class MixupELoss(nn.Module):
         stages = self._stages(module)
         if draw is None or not self.has_mixing:
             draw = self.draw(len(y), len(stages))
-        encode = stages[: draw.stage] if draw else []
-        state = _run(encode, X, module_params) if encode else X
-        if self.has_penalty and self.penalty == "directional":
-            state = _mixable(state)
-            state = state if state.requires_grad else state.detach().requires_grad_()
-        mixed = mix(_mixable(state), draw.lam, draw.partner) if draw else state
+        n_encode = draw.stage if draw else 0
+        state = run_stages(stages[:n_encode], X, module_params) if n_encode else X
+        mixed = mix(mixable(state), draw.lam, draw.partner) if draw else state
+        clean = differentiable(state) if self._needs_input_gradient else state
 
         def run_rest(rows: Any) -> Tensor:
-            return as_logits(_run(stages[len(encode) :], rows, {} if encode else module_params))
+            return as_logits(run_stages(stages[n_encode:], rows, {} if n_encode else module_params))
 
-        mixed_logits, clean_logits = self._logits(module, run_rest, mixed, state)
+        mixed_logits, clean_logits = self._logits(module, run_rest, mixed, clean, draw)
         targets = encode_targets(y, mixed_logits, self.head)
-        if sample_weight is not None:
-            sample_weight = sample_weight.to(mixed_logits.dtype)
-        mixup_loss, gradient = self._mixup_part(mixed_logits, targets, sample_weight, draw)
-        if clean_logits is None:
-            loss = _WithGradient.apply(mixed_logits, None, mixup_loss, gradient, None)
-            one, zero = torch.ones_like(mixup_loss), torch.zeros_like(mixup_loss)
-            mixed_logits = mixed_logits.detach()
-            clean_logits = None if draw else mixed_logits
-            return LossParts(loss, mixup_loss, zero, one, mixed_logits, clean_logits)
-        q, slope = self._penalty_part(clean_logits, state, targets, draw)
-        weight = torch.ones_like(q) if sample_weight is None else sample_weight
-        share = one_minus_lam_mean(self.alpha, self.beta) / len(y) * weight
-        penalty_term = (share * q.abs()).sum()
+        weight = None if sample_weight is None else sample_weight.to(mixed_logits.dtype)
+        mixup_loss, gradient = self._mixup_part(mixed_logits, targets, weight, draw)
+        penalty_term, slope = self._penalty_part(clean_logits, clean, targets, weight, draw)
         total = mixup_loss + self.eta * penalty_term
         scale = loss_scale(mixup_loss, total.detach())
-        if slope is None:  # directional: autograd carries the gradient of the penalty
+        if slope is None:  # no penalty, or one whose gradient autograd carries
             plain = _WithGradient.apply(mixed_logits, None, mixup_loss, gradient, None)
             loss = scale * (plain + self.eta * penalty_term)
         else:
-            slope = (self.eta * share * q.sign())[:, None] * slope
             loss = _WithGradient.apply(
                 mixed_logits, clean_logits, scale * total, scale * gradient, scale * slope
             )
-        logits = mixed_logits.detach(), clean_logits.detach()
-        return LossParts(loss, mixup_loss, penalty_term.detach(), scale, *logits)
+        if clean_logits is not None:
+            clean_logits = clean_logits.detach()
+        mixed_logits, penalty_term = mixed_logits.detach(), penalty_term.detach()
+        return LossParts(loss, mixup_loss, penalty_term, scale, mixed_logits, clean_logits)
 
     def clean_loss(self, logits: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """Mean loss of given logits, unmixed and without penalty: what validation measures."""
@@ -345,21 +273,30 @@ class MixupELoss(nn.Module):
             )
         return stages
 
+    @property
+    def _needs_input_gradient(self) -> bool:
+        return self.has_penalty and self.penalty == "directional"
+
     def _logits(
-        self, module: Any, run_rest: Callable[[Any], Tensor], mixed: Any, state: Any
+        self,
+        module: Any,
+        run_rest: Callable[[Any], Tensor],
+        mixed: Any,
+        clean: Any,
+        draw: Draw | None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Logits of the mixed and of the clean rows; None where the penalty needs no clean ones."""
+        """Logits of the mixed and of the clean rows; None where clean rows need not run."""
+        if draw is None:
+            logits = run_rest(clean)
+            return logits, logits
         if not self.has_penalty:
             return run_rest(mixed), None
-        if mixed is state:
-            logits = run_rest(state)
-            return logits, logits
         if self.single_pass:
-            both = run_rest(torch.cat([mixed, state]))
+            both = run_rest(torch.cat([mixed, clean]))
             return both[: len(mixed)], both[len(mixed) :]
         mixed_logits = run_rest(mixed)
         with frozen_statistics(module):
-            return mixed_logits, run_rest(state)
+            return mixed_logits, run_rest(clean)
 
     @torch.no_grad()
     def _mixup_part(
@@ -374,11 +311,23 @@ class MixupELoss(nn.Module):
         return losses.mean(), gradient / len(losses)
 
     def _penalty_part(
-        self, logits: Tensor, state: Tensor, targets: Tensor, draw: Draw | None
+        self,
+        logits: Tensor | None,
+        clean: Any,
+        targets: Tensor,
+        weight: Tensor | None,
+        draw: Draw | None,
     ) -> tuple[Tensor, Tensor | None]:
-        """``q`` of each clean row; its gradient too where it has a closed form."""
-        if self.penalty == "logit":
-            with torch.no_grad():
-                return logit_penalty(logits, targets, self.head)
-        X_mean = state.mean(dim=0) if draw and draw.stage else self.X_mean
-        return directional_penalty(logits, state, targets, X_mean, self.head), None
+        """``E[1-lam] * mean |q|``, and the gradient of ``eta`` times it in closed form, if any."""
+        if logits is None or not self.has_penalty:
+            return torch.zeros((), dtype=targets.dtype, device=targets.device), None
+        weight = torch.ones_like(targets[:, 0]) if weight is None else weight
+        share = one_minus_lam_mean(self.alpha, self.beta) / len(targets) * weight
+        if self.penalty == "directional":
+            X_mean = clean.mean(dim=0) if draw and draw.stage else self.X_mean
+            q = directional_penalty(logits, clean, targets, X_mean, self.head)
+            return (share * q.abs()).sum(), None
+        with torch.no_grad():
+            q_hat, slope = logit_penalty(logits, targets, self.head)
+            slope = (self.eta * share * q_hat.sign())[:, None] * slope
+            return (share * q_hat.abs()).sum(), slope

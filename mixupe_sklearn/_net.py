@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Subset
 
 from mixupe_sklearn._batches import Batches, can_batch
-from mixupe_sklearn._criterion import LossParts, MixupELoss, as_logits
+from mixupe_sklearn._criterion import LossParts, MixupELoss
+from mixupe_sklearn._forward import as_logits
 
 # A mixin: its methods find skorch's own through the classes below.
 _Net: Any = object

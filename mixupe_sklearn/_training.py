@@ -11,7 +11,8 @@ from torch import Tensor
 
 from mixupe_sklearn._callbacks import EpochBar, EpochHook, Stopper
 from mixupe_sklearn._checks import FLAG, Kind, Number, Rule, check_rules, pick
-from mixupe_sklearn._criterion import METHOD_RULES, as_logits
+from mixupe_sklearn._criterion import METHOD_RULES
+from mixupe_sklearn._forward import as_logits
 from mixupe_sklearn._hardware import few_threads
 from mixupe_sklearn._inputs import Rows, centred
 from mixupe_sklearn._net import has_batch_norm, validation_split

@@ -1,11 +1,26 @@
 """From raw columns to the numbers that the method wants: filled, one-hot, centred and scaled."""
 
+from typing import Any
+
+import numpy as np
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 from mixupe_sklearn._classifier import MixupEClassifier
+
+
+def mark_holes(frame: Any) -> Any:
+    """Give all kinds of missing value (None, NaN, NA) the one form that the imputer knows.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> mark_holes(pd.DataFrame({"city": ["Oslo", None]}, dtype=object))["city"].tolist()
+    ['Oslo', nan]
+    """
+    return frame.astype(object).where(frame.notna(), np.nan)
 
 
 def make_preprocessor() -> ColumnTransformer:
@@ -31,6 +46,7 @@ def make_preprocessor() -> ColumnTransformer:
     """
     numbers = make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler())
     categories = make_pipeline(
+        FunctionTransformer(mark_holes, feature_names_out="one-to-one"),
         SimpleImputer(strategy="most_frequent", keep_empty_features=True),
         OneHotEncoder(handle_unknown="ignore"),
     )

@@ -211,6 +211,9 @@ def test_a_frame_with_strings_and_holes_goes_through_the_pipeline():
             "city": pd.Series(city).mask(rng.random(n) < 0.1),
             "kind": pd.Series(rng.choice(["a", "b"], n)).astype("category"),
             "flag": rng.random(n) < 0.5,
+            "note": pd.Series(rng.choice(["x", None], n), dtype=object),
+            "unit": pd.Series(rng.choice(["m", pd.NA], n), dtype="string"),
+            "count": pd.Series(rng.integers(9, size=n)).astype("Int64").mask(rng.random(n) < 0.1),
         }
     )
     pipeline = make_mixupe_pipeline(batch_size=20, random_state=0).fit(frame, y)

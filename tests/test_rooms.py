@@ -22,7 +22,7 @@ MODULES = {
 # A module may import the modules of ours that stand above it, never one below. Those of one line
 # do not know each other.
 FLOORS = [
-    ["_mixing", "_penalty", "_checks", "_random", "modules", "modules.mlp"],
+    ["_mixing", "_penalty", "_checks", "_forward", "_random", "modules", "modules.mlp"],
     ["_batches", "_criterion", "_hardware"],
     ["_net", "_callbacks", "_inputs"],
     ["_training"],

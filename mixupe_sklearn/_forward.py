@@ -1,0 +1,84 @@
+"""How a module is run: its stages, its statistics, and the shapes of what goes in and comes out."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+
+def stages_of(module: Any) -> list[Callable[..., Any]]:
+    """The steps between which a module can be mixed: its ``stages``, or ``encode`` and ``head``."""
+    stages = getattr(module, "stages", None)
+    if stages is not None:
+        return list(stages)
+    if callable(getattr(module, "encode", None)) and callable(getattr(module, "head", None)):
+        return [module.encode, module.head]
+    return [module]
+
+
+def run_stages(stages: list[Callable[..., Any]], X: Any, module_params: dict[str, Any]) -> Any:
+    """Run stages in turn; the first one gets the inputs (a dict as keywords) and parameters."""
+    first, *others = stages
+    state = first(**X, **module_params) if isinstance(X, dict) else first(X, **module_params)
+    for stage in others:
+        state = stage(state)
+    return state
+
+
+def mixable(state: Any) -> Tensor:
+    """Check that this can be blended row by row: a floating-point tensor."""
+    if isinstance(state, Tensor) and state.is_floating_point():
+        return state
+    kind = f"{state.dtype} tensor" if isinstance(state, Tensor) else type(state).__name__
+    raise TypeError(
+        f"Got a {kind} to mix, but expected a floating-point tensor; irregular inputs need "
+        f"mix_at='hidden' and a module with 'encode' and 'head'."
+    )
+
+
+def differentiable(state: Any) -> Tensor:
+    """The clean rows as a tensor of their own, so that a derivative along them is theirs alone."""
+    state = mixable(state)
+    return state.view_as(state) if state.requires_grad else state.detach().requires_grad_()
+
+
+@contextmanager
+def frozen_statistics(module: Any) -> Iterator[None]:
+    """Let normalisation layers use their batch's statistics without remembering them."""
+    layers = [layer for layer in module.modules() if getattr(layer, "track_running_stats", False)]
+    for layer in layers:
+        layer.track_running_stats = False
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.track_running_stats = True
+
+
+def encode_targets(y: Tensor, logits: Tensor, head: str) -> Tensor:
+    """Bring targets to the shape and type of the logits: one-hot rows for class numbers."""
+    n_outputs = logits.shape[1]
+    if head == "softmax" and y.ndim == 1 and not y.is_floating_point():
+        if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < n_outputs:
+            raise ValueError(
+                f"Got class numbers from {int(y.min())} to {int(y.max())}, but expected 0 to "
+                f"{n_outputs - 1}, since the module has {n_outputs} outputs."
+            )
+        return nn.functional.one_hot(y.long(), n_outputs).to(logits.dtype)
+    y = y[:, None] if y.ndim == 1 else y
+    if y.shape != logits.shape:
+        raise ValueError(
+            f"Got targets of shape {tuple(y.shape)}, but expected {tuple(logits.shape)}, the shape "
+            f"of the module's output."
+        )
+    return y.to(logits.dtype)
+
+
+def as_logits(output: Any) -> Tensor:
+    """Check that a module's output is one row of logits a sample; a single column may be flat."""
+    output = output[0] if isinstance(output, tuple) else output
+    if not isinstance(output, Tensor) or output.ndim not in (1, 2):
+        shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        raise ValueError(f"Got module output {shape}, but expected shape (n_samples, n_outputs).")
+    return output[:, None] if output.ndim == 1 else output
