@@ -25,7 +25,7 @@ docs: .venv/docs
 	@echo "Open docs/_build/html/index.html"
 
 clean:
-	rm -rf .venv .venv-wheel dist docs/_build docs/api .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-wheel build dist docs/_build docs/api .mypy_cache .ruff_cache .pytest_cache
 
 .venv/dev: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -37,7 +37,7 @@ clean:
 	touch $@
 
 # The wheel, installed into an environment of its own with no extra, must import and learn.
-.venv-wheel/checked: pyproject.toml constraints.txt $(wildcard mixupe_sklearn/*.py mixupe_sklearn/*/*.py) | .venv/dev
+.venv-wheel/checked: pyproject.toml constraints.txt README.md LICENSE .ci/wheel_check.py $(wildcard mixupe_sklearn/*.py mixupe_sklearn/*/*.py) | .venv/dev
 	rm -rf dist .venv-wheel
 	$(BIN)/python -m build --wheel --outdir dist . > /dev/null
 	$(PYTHON) -m venv .venv-wheel

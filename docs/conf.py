@@ -15,6 +15,7 @@ numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 templates_path = ["_templates"]
 exclude_patterns = ["_build"]
+html_title = "mixupe-sklearn"
 html_theme = "pydata_sphinx_theme"
 html_theme_options = {"navigation_with_keys": False}
 html_show_sourcelink = False

@@ -1,17 +1,22 @@
 """The scikit-learn protocol that every estimator of ours shares."""
 
-import warnings
-from collections.abc import Callable
+import functools
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
-from sklearn.utils import check_random_state
+from sklearn.utils import (
+    assert_all_finite,
+    check_array,
+    check_consistent_length,
+    check_random_state,
+)
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mixupe_sklearn._hardware import resolve_device
+from mixupe_sklearn._checks import warn_user
+from mixupe_sklearn._hardware import gradients_on, resolve_device
 from mixupe_sklearn._inputs import (
     CURE,
     Rows,
@@ -21,29 +26,37 @@ from mixupe_sklearn._inputs import (
     normalise,
     to_numpy,
 )
-from mixupe_sklearn._random import new_seed, seeded
+from mixupe_sklearn._random import alone, new_seed, seeded
+from mixupe_sklearn._tasks import CallbackSupportMixin, FitTasks
 from mixupe_sklearn._training import (
+    FIXED,
     check_settings,
     logits_of,
     make_net,
     n_module_outputs,
     set_head,
     train_net,
+    update_net,
 )
 
-try:  # scikit-learn 1.9 brought callbacks, as an experiment
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
 
-    HAS_CALLBACKS = True
-except ImportError:
-    HAS_CALLBACKS = False
+def all_or_nothing(method):
+    """Let a method that fails leave the estimator as it was: not half fitted."""
 
-    class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Stands in where scikit-learn has no callbacks."""
+    @functools.wraps(method)
+    def guarded(self, *args, **kwargs):
+        before = dict(vars(self))
+        try:
+            return method(self, *args, **kwargs)
+        except BaseException:
+            for name in set(vars(self)) - set(before):
+                # scikit-learn still needs what it has put there to end its callbacks.
+                if not name.startswith(("_callback_", "_skl_")):
+                    delattr(self, name)
+            vars(self).update(before)
+            raise
 
-    def with_callbacks(method):
-        """Leave the method as it is."""
-        return method
+    return guarded
 
 
 class BaseMixupE(CallbackSupportMixin, BaseEstimator):
@@ -113,6 +126,9 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator):
         """Learn from the first training rows what the targets are."""
         raise NotImplementedError
 
+    def _learn_weights(self, y, weight) -> None:
+        """Learn from the training rows of each call what their targets weigh."""
+
     def _encode(self, y, weight, name: str) -> tuple[np.ndarray, Any]:
         """Targets as the module wants them, and the rows' final weights."""
         raise NotImplementedError
@@ -132,134 +148,169 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator):
     def _fit(self, X, y, sample_weight, X_val, y_val, sample_weight_val):
         """Validate, encode, set rows aside, build the net, train."""
         check_settings(vars(self))
-        if (X_val is None) != (y_val is None):
-            given, missing = ("y_val", "X_val") if X_val is None else ("X_val", "y_val")
-            raise ValueError(f"Got {given} without {missing}, but expected both or neither.")
+        validation = {"X_val": X_val, "y_val": y_val, "sample_weight_val": sample_weight_val}
+        given = [name for name, value in validation.items() if value is not None]
+        missing = [name for name in ("X_val", "y_val") if name not in given]
+        if given and missing:
+            raise ValueError(f"Got {given[0]} without {missing[0]}, but expected both or neither.")
         is_new = not (self.warm_start and hasattr(self, "net_"))
-        train, valid = self._rows(X, y, sample_weight, reset=is_new, learn=is_new), None
+        train = self._rows(X, y, sample_weight, is_new=is_new, learn=is_new)
         if is_new:
             self._spawn_generators()
-        if X_val is not None:
+        valid = None
+        if given:
             valid = self._rows(X_val, y_val, sample_weight_val, suffix="_val")
         elif self.early_stopping:
             train, valid = self._set_aside(train)
-        if train.X.shape[0] < self.batch_size:
-            warnings.warn(
-                f"Got {train.X.shape[0]} training rows, fewer than batch_size={self.batch_size}: "
-                f"an epoch is a single step, so {self.max_epochs} epochs are {self.max_epochs} "
-                f"steps; lower batch_size or raise max_epochs.",
-                stacklevel=3,
+        if train.n_rows < self.batch_size:
+            warn_user(
+                f"Got {train.n_rows} training rows, fewer than batch_size={self.batch_size}: an "
+                f"epoch is a single step, so {self.max_epochs} epochs are {self.max_epochs} steps; "
+                f"lower batch_size or raise max_epochs."
             )
-        context = self._begin_callbacks(X, y, sample_weight)
-        self._train(train, valid, context, epochs=self.max_epochs, is_new=is_new)
-        self._end_callbacks(context)
+        tasks = FitTasks(self, X, y, sample_weight, self.max_epochs)
+        self._train(train, valid, tasks, epochs=self.max_epochs, is_new=is_new)
+        tasks.end()
         return self
 
     def _partial_fit(self, X, y, sample_weight, *, learn):
         """Run one epoch over the given rows, from where the net is."""
         check_settings(vars(self))
         is_new = not hasattr(self, "net_")
-        train = self._rows(X, y, sample_weight, reset=is_new, learn=learn)
+        train = self._rows(X, y, sample_weight, is_new=is_new, learn=learn)
         if is_new:
             self._spawn_generators()
         self._train(train, None, None, epochs=1, is_new=is_new)
         return self
 
-    def _rows(self, X, y, sample_weight, *, reset=False, learn=False, suffix="") -> Rows:
+    def _rows(self, X, y, sample_weight, *, is_new=False, learn=False, suffix="") -> Rows:
         """Checked rows with weights above zero, of mean one, and encoded targets."""
-        X, y = self._validate(X, y, reset=reset)
+        X = self._validate_rows(X, reset=is_new, name=f"X{suffix}")
+        y = self._validate_targets(X, y, f"y{suffix}")
         weight = check_weight(sample_weight, X.shape[0], f"sample_weight{suffix}")
         if weight is not None and not weight.all():
             X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
+        check_finite(X, getattr(self, "feature_names_in_", None), f"X{suffix}")
+        assert_all_finite(y, input_name=f"y{suffix}")
         if learn:
             self._learn_targets(y, weight)
-        rows = Rows(X, *self._encode(y, weight, f"y{suffix}"))
-        if rows.weight is not None and not rows.weight.all():  # a class of weight zero
-            check_weight(rows.weight, X.shape[0], "class_weight times sample_weight")
-            rows = rows.take(rows.weight > 0)
-        return rows._replace(weight=normalise(rows.weight))
+        if not suffix:
+            self._learn_weights(y, weight)
+        targets, weight = self._encode(y, weight, f"y{suffix}")
+        if weight is not None and not weight.all():  # a class of weight zero
+            check_weight(weight, X.shape[0], "class_weight times sample_weight")
+            X, targets, weight = X[weight > 0], targets[weight > 0], weight[weight > 0]
+        return Rows(X, targets, normalise(weight))
 
-    def _validate(self, X, y="no_validation", *, reset):
-        """scikit-learn's own checks, with our words for holes and for text."""
-        has_y = not (isinstance(y, str) and y == "no_validation")
-        options = {"multi_output": True, "y_numeric": self._y_is_numeric} if has_y else {}
+    def _validate_rows(self, X, *, reset, name="X"):
+        """scikit-learn's own checks, with our words for text."""
         try:
-            checked = validate_data(
+            return validate_data(
                 self,
                 to_numpy(X),
-                to_numpy(y),
                 accept_sparse="csr",
                 dtype=(np.float64, np.float32),
                 ensure_all_finite=False,
                 reset=reset,
-                **options,
             )
         except ValueError as error:
-            if "could not convert string" not in str(error):
+            if "could not convert string" in str(error):
+                value = str(error).split(":", 1)[1].strip()
+                raise ValueError(
+                    f"Input {name} holds the text {value}, but expected numbers; encode it first, "
+                    f"{CURE}."
+                ) from error
+            if name == "X":
                 raise
-            value = str(error).split(":", 1)[1].strip()
+            raise ValueError(f"{name} does not fit: {error}") from error
+
+    def _validate_targets(self, X, y, name):
+        if y is None:
             raise ValueError(
-                f"Input X holds the text {value}, but expected numbers; encode it first, {CURE}."
-            ) from error
-        names = getattr(self, "feature_names_in_", None)
-        check_finite(checked[0] if has_y else checked, names)
-        return checked
+                f"{type(self).__name__} requires y to be passed, but the target {name} is None."
+            )
+        y = check_array(
+            to_numpy(y),
+            accept_sparse=False if self._y_is_numeric else "csr",
+            ensure_2d=False,
+            dtype="numeric" if self._y_is_numeric else None,
+            ensure_all_finite=False,
+            input_name=name,
+        )
+        check_consistent_length(X, y)
+        return y
 
     def _spawn_generators(self) -> None:
         """Independent streams, so that methods which draw less still see the same batches."""
-        if self.random_state is None:
-            root = np.random.default_rng()  # numpy's global generator is left as found
-        else:
-            root = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        self._order_rng, self._mixing_rng, self._torch_rng, self._split_rng = root.spawn(4)
+        seed = None  # fresh entropy: numpy's global generator is left as found
+        if self.random_state is not None:
+            try:
+                seed = check_random_state(self.random_state).randint(2**31 - 1)
+            except ValueError as error:
+                raise ValueError(
+                    f"Got random_state={self.random_state!r}, but expected a whole number from 0 "
+                    f"to 2**32 - 1, a RandomState or None."
+                ) from error
+        streams = np.random.default_rng(seed).spawn(4)
+        self._order_rng, self._mixing_rng, self._torch_rng, split_rng = streams
+        # One seed, not a stream: going on with the same rows sets the same ones aside.
+        self._split_seed = new_seed(split_rng)
 
-    def _set_aside(self, rows: Rows) -> tuple[Rows, Rows]:
+    def _set_aside(self, rows: Rows) -> list[Rows]:
         """Part the rows for early stopping, each class in its share where that can be done."""
-        n_samples = rows.X.shape[0]
-        if n_samples < 2:
+        if rows.n_rows < 2:
             raise ValueError(
-                f"Got n_samples={n_samples} with early_stopping=True, but expected at least 2: "
+                f"Got n_samples={rows.n_rows} with early_stopping=True, but expected at least 2: "
                 f"some rows are set aside."
             )
-        index, seed = np.arange(n_samples), new_seed(self._split_rng)
-        size = min(n_samples - 1, max(1, round(self.validation_fraction * n_samples)))
+        size = min(rows.n_rows - 1, max(1, round(self.validation_fraction * rows.n_rows)))
+        split = functools.partial(
+            train_test_split,
+            np.arange(rows.n_rows),
+            test_size=size,
+            random_state=self._split_seed,
+        )
         try:
-            strata = self._strata(rows.targets)
-            parts = train_test_split(index, test_size=size, random_state=seed, stratify=strata)
+            parts = split(stratify=self._strata(rows.targets))
         except ValueError:  # a class of one row, or more classes than rows to set aside
-            parts = train_test_split(index, test_size=size, random_state=seed)
-        train, valid = (rows.take(np.sort(part)) for part in parts)
-        train = train._replace(weight=normalise(train.weight))
-        return train, valid._replace(weight=normalise(valid.weight))
+            parts = split()
+        return rows.parts(*(np.sort(part) for part in parts))
 
-    def _train(self, train, valid, context, *, epochs, is_new) -> None:
-        """Build the net if there is none, then train it within its own seed."""
+    def _train(self, train, valid, tasks, *, epochs, is_new) -> None:
+        """Build the net if it is to be new, then train it within its own seed."""
         device = resolve_device(self.device)
-        begin, end = self._epoch_functions(context)
-        with seeded(new_seed(self._torch_rng), device):
+        seed = new_seed(self._torch_rng)
+        with gradients_on(), seeded(seed, device):
             if is_new:
-                self.X_mean_ = mean_of_rows(train.X, train.weight)
-                self.net_ = self._new_net(train, device)
-            try:
-                is_complete = train_net(
-                    self.net_, train, valid, self.X_mean_, epochs=epochs, begin=begin, end=end
-                )
-            except BaseException:
-                if is_new:  # a broken fit must not look like a fitted estimator
-                    del self.net_
-                raise
-        self.history_ = [
-            {key: value for key, value in row.items() if key != "batches"}
-            for row in self.net_.history
+                self.X_mean_ = mean_of_rows(train)
+                with alone(seed, device):
+                    self.net_ = self._new_net(train, device)
+                self.history_: list[dict[str, Any]] = []
+                self.loss_curve_: list[float] = []
+            else:
+                self._go_on()
+            is_complete = train_net(
+                self.net_,
+                train,
+                valid,
+                self.X_mean_,
+                vars(self),
+                epochs=epochs,
+                begin=tasks.begin_epoch if tasks else lambda: None,
+                end=tasks.end_epoch if tasks else lambda: None,
+                show_bar=tasks is not None and self.verbose == 1,
+            )
+        new_rows = self.net_.history[len(self.history_) :]
+        self.history_ += [
+            {key: value for key, value in row.items() if key != "batches"} for row in new_rows
         ]
-        self.loss_curve_ = [row["train_loss"] for row in self.history_]
+        self.loss_curve_ += [row["train_loss"] for row in new_rows]
         self.n_iter_ = len(self.history_)
-        if not is_complete and not self.callbacks:
-            warnings.warn(
-                f"Training was interrupted after {self.n_iter_} epochs; the weights are those of "
-                f"the last step.",
+        if not is_complete:
+            warn_user(
+                f"Training was interrupted after {self.n_iter_} epochs; what was learned so far is "
+                f"kept.",
                 ConvergenceWarning,
-                stacklevel=4,
             )
 
     def _new_net(self, train: Rows, device):
@@ -280,43 +331,22 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator):
                 f"these targets."
             )
         set_head(net, head)
+        self._fixed = {name: getattr(self, name) for name in FIXED}
         return net
+
+    def _go_on(self) -> None:
+        """Take over parameters that were changed since the last call, where a net can."""
+        for name, value in self._fixed.items():
+            if getattr(self, name) is not value and getattr(self, name) != value:
+                raise ValueError(
+                    f"Got a new value of {name}, but expected that of the first fit, since "
+                    f"training goes on: fit anew, with warm_start=False."
+                )
+        update_net(self.net_, vars(self))
 
     def _logits(self, X) -> Any:
         """The module's raw output for rows that a user passes in."""
-        check_is_fitted(self)
-        return logits_of(self.net_, self._validate(X, reset=False), self.X_mean_)
-
-    # scikit-learn's callbacks: fit is a task, each epoch a subtask. A copy of this estimator in the
-    # middle of fit has its net and so can predict: no attribute needs to be reconstructed.
-
-    def _begin_callbacks(self, X, y, sample_weight) -> Any:
-        if not HAS_CALLBACKS:
-            return None
-        metadata = None if sample_weight is None else {"sample_weight": sample_weight}
-        self._callback_data = {"X": X, "y": y, "metadata": metadata}
-        context = self._init_callback_context(max_subtasks=self.max_epochs)
-        return context.call_on_fit_task_begin(estimator=self, **self._callback_data)
-
-    def _epoch_functions(self, context) -> tuple[Callable[[], Any], Callable[[], Any]]:
-        if context is None:
-            return (lambda: None), (lambda: None)
-        epochs: list[Any] = []
-
-        def begin() -> None:
-            epochs.append(context.subcontext(task_name="epoch"))
-            epochs[-1].call_on_fit_task_begin(estimator=self, **self._callback_data)
-
-        def end() -> bool:
-            return epochs[-1].call_on_fit_task_end(
-                estimator=self, reconstruction_attributes={}, **self._callback_data
-            )
-
-        return begin, end
-
-    def _end_callbacks(self, context) -> None:
-        if context is not None:
-            context.call_on_fit_task_end(
-                estimator=self, reconstruction_attributes={}, **self._callback_data
-            )
-            del self._callback_data
+        check_is_fitted(self, "net_")
+        X = self._validate_rows(X, reset=False)
+        check_finite(X, getattr(self, "feature_names_in_", None))
+        return logits_of(self.net_, X, self.X_mean_)

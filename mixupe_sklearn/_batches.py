@@ -54,10 +54,11 @@ def centre(X: np.ndarray, X_mean: np.ndarray, dtype: torch.dtype = torch.float32
     >>> centre(np.array([[1e9 + 1.0]]), np.array([1e9]))
     tensor([[1.]])
     """
-    centred = torch.empty(X.shape, dtype=dtype)
+    has_numpy_type = dtype in (torch.float16, torch.float32, torch.float64)
+    centred = torch.empty(X.shape, dtype=dtype if has_numpy_type else torch.float32)
     with np.errstate(over="ignore"):  # what overflows becomes infinite, and the caller looks
         np.subtract(X, X_mean, out=centred.numpy(), casting="same_kind")
-    return centred
+    return centred.to(dtype)
 
 
 def can_batch(data: Any) -> bool:
@@ -75,7 +76,8 @@ def _indexable(data: Any) -> Any:
     if sparse.issparse(data):
         return sparse.csr_array(data)
     if isinstance(data, np.ndarray):
-        # torch warns of arrays that it cannot write to; it never writes to ours.
+        # torch takes no foreign byte order or backward stride, and warns of read-only memory.
+        data = np.ascontiguousarray(data, dtype=data.dtype.newbyteorder("="))
         return torch.from_numpy(data if data.flags.writeable else data.copy())
     return data
 
@@ -141,7 +143,7 @@ class Batches:
         self.shuffle = shuffle
         self.drop_last = drop_last
         self.min_rows = min_rows
-        self.random_state = random_state
+        self.rng = None if random_state is None else np.random.default_rng(random_state)
 
     def _bounds(self) -> list[tuple[int, int]]:
         n_samples, size = self.n_samples, self.batch_size
@@ -160,7 +162,7 @@ class Batches:
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         order = self.indices
         if self.shuffle:
-            permutation = generator_like_torch(self.random_state).permutation(self.n_samples)
+            permutation = generator_like_torch(self.rng).permutation(self.n_samples)
             order = permutation if order is None else order[permutation]
         for start, stop in self._bounds():
             index = slice(start, stop) if order is None else order[start:stop]

@@ -1,17 +1,36 @@
-"""Callbacks of skorch that the estimators put into their nets."""
+"""Callbacks of skorch that the estimators put into their nets.
 
+They are always there and are told what to do before each call of the net's ``partial_fit``, so that
+an estimator that goes on may change its mind. None of them is pickled with what it held meanwhile.
+"""
+
+import copy
 from collections.abc import Callable
 from typing import Any
 
-from skorch.callbacks import Callback, EarlyStopping
+from skorch.callbacks import Callback
 from skorch.utils import noop
 from tqdm.auto import tqdm
 
 
-class EpochHook(Callback):
-    """Call two functions around each epoch; they live as long as a fit and are never pickled."""
+def is_callback(item: Any) -> bool:
+    """Whether skorch would take this as a callback: one, its class, or a pair with a name."""
+    if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str):
+        item = item[1]
+    return isinstance(item, Callback) or (isinstance(item, type) and issubclass(item, Callback))
 
-    def __init__(self, begin: Callable[[], Any] = noop, end: Callable[[], Any] = noop):
+
+class EpochHook(Callback):
+    """Call two functions around each epoch; stop training (the skorch way) if the last says so.
+
+    It stands behind all other callbacks, so that those have seen the epoch when it stops.
+    """
+
+    def __init__(self):
+        self.reset()
+
+    def reset(self, begin: Callable[[], Any] = noop, end: Callable[[], Any] = noop) -> None:
+        """Set the functions for the next training."""
         self.begin = begin
         self.end = end
         self.has_stopped_ = False
@@ -21,60 +40,83 @@ class EpochHook(Callback):
         self.begin()
 
     def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
-        """Call ``end``, and stop training (the skorch way) if it returns true."""
+        """Call ``end``."""
         if self.end():
             self.has_stopped_ = True
             raise KeyboardInterrupt
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"begin": noop, "end": noop, "has_stopped_": self.has_stopped_}
+        return {"begin": noop, "end": noop, "has_stopped_": False}
 
 
-class Stopper(EarlyStopping):
-    """Stop when the validation loss no longer falls, and go back to the best weights.
+class Stopper(Callback):
+    """Watch the validation loss, keep the weights of the best epoch, and say when to stop.
 
-    Unlike its parent it rests in epochs without validation rows (``partial_fit``), and remembers
-    whether it was the one who stopped.
+    As in scikit-learn's MLPs, the best epoch is the one with the lowest loss, while only a fall of
+    ``tol`` or more below the lowest so far counts as progress.
     """
 
-    def __init__(self, patience: int, tol: float):
-        super().__init__(
-            patience=patience, threshold=tol, threshold_mode="abs", load_best=True, sink=noop
-        )
-        self.has_stopped_ = False
+    def __init__(self):
+        self.reset(is_active=False)
+
+    def reset(self, *, is_active: bool, patience: int = 1, tol: float = 0.0) -> None:
+        """Forget the last training, and set the rules for the next."""
+        self.is_active = is_active
+        self.patience = patience
+        self.tol = tol
+        self.best_loss_ = float("inf")
+        self.best_weights_: dict[str, Any] | None = None
+        self.n_misses_ = 0
+
+    @property
+    def wants_stop(self) -> bool:
+        """Whether there was no progress for as many epochs as one is patient."""
+        return self.is_active and self.n_misses_ >= self.patience
 
     def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
         """Compare this epoch with the best one."""
-        if self.monitor not in net.history[-1]:
+        if not self.is_active:
             return
-        try:
-            super().on_epoch_end(net, **kwargs)
-        except KeyboardInterrupt:
-            self.has_stopped_ = True
-            raise
+        loss = net.history[-1]["valid_loss"]
+        self.n_misses_ = 0 if loss < self.best_loss_ - self.tol else self.n_misses_ + 1
+        if loss < self.best_loss_:
+            self.best_loss_ = loss
+            self.best_weights_ = copy.deepcopy(net.module_.state_dict())
+
+    def on_train_end(self, net: Any, **kwargs: Any) -> None:
+        """Go back to the best epoch."""
+        if self.best_weights_ is not None:
+            net.module_.load_state_dict(self.best_weights_)
+            self.best_weights_ = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "best_weights_": None}
 
 
 class EpochBar(Callback):
     """A progress bar over epochs with the losses and the time left."""
 
-    def __init__(self, n_epochs: int):
-        self.n_epochs = n_epochs
+    def __init__(self):
         self.bar_: Any = None
 
-    def on_train_begin(self, net: Any, **kwargs: Any) -> None:
-        """Show the empty bar."""
-        self.bar_ = tqdm(total=self.n_epochs, unit="epoch")
+    def show(self, n_epochs: int) -> None:
+        """Show an empty bar."""
+        self.bar_ = tqdm(total=n_epochs, unit="epoch")
 
     def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
         """Move it by one epoch."""
+        if self.bar_ is None:
+            return
         row = net.history[-1]
         shown = [name for name in ("train_loss", "valid_loss") if name in row]
         self.bar_.set_postfix({name: f"{row[name]:.4f}" for name in shown})
         self.bar_.update()
 
-    def on_train_end(self, net: Any, **kwargs: Any) -> None:
-        """Close it."""
-        self.bar_.close()
+    def close(self) -> None:
+        """Close it, if there is one."""
+        if self.bar_ is not None:
+            self.bar_.close()
+            self.bar_ = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"n_epochs": self.n_epochs, "bar_": None}
+        return {"bar_": None}

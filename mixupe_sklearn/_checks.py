@@ -1,8 +1,9 @@
 """Rules for parameters, as data: each says what it expects and whether a value obeys it."""
 
-import difflib
 import math
-from collections.abc import Iterable, Mapping
+import sys
+import warnings
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -76,19 +77,23 @@ def check_rules(values: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
             raise ValueError(f"Got {name}={values[name]!r}, but expected {rule.expected}.")
 
 
-def pick(name: str, value: str, known: Iterable[str]) -> str:
-    """Return ``value`` if it is a known name, else raise a sentence that lists the known ones.
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn, pointing at the line of the user that led here, not at one of ours.
 
     Examples
     --------
-    >>> pick("optimizer", "adm", ["adam", "sgd"])
-    Traceback (most recent call last):
-        ...
-    ValueError: Got optimizer='adm', but expected one of 'adam', 'sgd' (did you mean 'adam'?).
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True, action="always") as caught:
+    ...     warn_user("mind the gap")
+    >>> str(caught[0].message)
+    'mind the gap'
     """
-    options = list(known)
-    if value in options:
-        return value
-    close = difflib.get_close_matches(str(value), options, n=1)
-    hint = f" (did you mean {close[0]!r}?)" if close else ""
-    raise ValueError(f"Got {name}={value!r}, but expected {Choice(tuple(options)).expected}{hint}.")
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _is_ours(name: str) -> bool:
+    # scikit-learn wraps fit of every estimator that takes callbacks.
+    return name.startswith(("mixupe_sklearn.", "sklearn.callback."))

@@ -1,15 +1,14 @@
 """MixupEClassifier: MixupE for tables, as scikit-learn users expect a classifier to be."""
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import ClassifierMixin
-from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d
 
-from mixupe_sklearn._base import BaseMixupE, with_callbacks
-from mixupe_sklearn._inputs import class_factors, to_numpy
+from mixupe_sklearn._base import BaseMixupE, all_or_nothing
+from mixupe_sklearn._inputs import to_numpy
+from mixupe_sklearn._labels import Labels, has_several_labels, unique_labels
 from mixupe_sklearn._net import MixupENet
+from mixupe_sklearn._tasks import with_callbacks
 
 
 class MixupEClassifier(ClassifierMixin, BaseMixupE):
@@ -61,9 +60,9 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
         Number of passes over the rows.
     batch_size : int, default=100
         Rows a step.
-    class_weight : dict, "balanced" or None, default=None
+    class_weight : dict, list of dicts, "balanced" or None, default=None
         Weight of each class, multiplied with ``sample_weight``; ``"balanced"`` gives all classes
-        the same total.
+        the same total. For several labels a row, a list with a dict for each label.
     early_stopping : bool, default=False
         Whether training stops when the validation loss no longer falls; the weights of the best
         epoch are kept. The rows for it come from ``X_val``, else a share is set aside.
@@ -75,13 +74,16 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
         Smallest fall of the validation loss that counts.
     warm_start : bool, default=False
         Whether ``fit`` goes on from the last fit's weights (and centre) instead of new ones.
+        Parameters may be changed in between, but for module, optimizer, callbacks and device.
     callbacks : list of skorch callbacks or None, default=None
-        Added to the net, for instance a learning-rate schedule.
+        Added to the net, for instance a learning-rate schedule. Copies are used; the ones that
+        have seen the training are in ``net_.callbacks_``.
     device : {"auto", "cpu", "cuda", "mps"}, default="auto"
         Where to train; ``"auto"`` is a CUDA device where there is one.
     random_state : int, RandomState instance or None, default=None
         Seed of initial weights, order, mixing and dropout. Equal seeds give equal results on one
-        machine. numpy's and torch's global generators are never changed; None takes fresh entropy.
+        machine (in threads, for modules without dropout). numpy's and torch's global generators
+        are left as found; None takes fresh entropy.
     verbose : int, default=0
         1 shows a progress bar, 2 a line for each epoch.
 
@@ -96,8 +98,9 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
         that of the first call under ``partial_fit`` and ``warm_start``, since moving it would move
         the network's inputs.
     history_ : list of dict
-        What was recorded in each epoch: ``train_loss``, ``train_mixup_loss``, ``train_penalty``,
-        ``loss_scale``, ``valid_loss``, ``dur`` (seconds).
+        What was recorded in each epoch, among it ``train_loss``, ``train_mixup_loss``,
+        ``train_penalty``, ``loss_scale``, ``dur`` (seconds), and ``valid_loss`` where there are
+        validation rows.
     loss_curve_ : list of float
         Training loss of each epoch.
     n_iter_ : int
@@ -204,6 +207,7 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
         return tags
 
     @with_callbacks
+    @all_or_nothing
     def fit(self, X, y, sample_weight=None, *, X_val=None, y_val=None, sample_weight_val=None):
         """Train the network on rows and their labels.
 
@@ -229,6 +233,7 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
         """
         return self._fit(X, y, sample_weight, X_val, y_val, sample_weight_val)
 
+    @all_or_nothing
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Train for one epoch on the given rows, going on from where the network is.
 
@@ -248,26 +253,24 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
         self : MixupEClassifier
             The estimator.
         """
-        y = to_numpy(y)
         if isinstance(self.class_weight, str):
             raise ValueError(
                 f"Got class_weight={self.class_weight!r} with partial_fit, which does not see all "
                 f"rows, but expected a dict or None."
             )
-        is_new = not hasattr(self, "net_")
-        is_multilabel = type_of_target(y).startswith("multilabel")
-        if is_new and classes is None and not is_multilabel:
+        is_new, are_several = not hasattr(self, "net_"), has_several_labels(to_numpy(y))
+        if is_new and classes is None and not are_several:
             raise ValueError("Got classes=None, but expected all labels at the first call.")
-        if classes is not None and not is_multilabel:
-            classes = np.unique(classes)
-            if is_new:
-                self._learn_classes(classes, classes, None)
-            elif not np.array_equal(classes, self.classes_):
+        if classes is not None:
+            classes = unique_labels(column_or_1d(classes))
+            if is_new and not are_several:
+                self._know(Labels(classes))
+            elif not is_new and not np.array_equal(classes, self.classes_):
                 raise ValueError(
                     f"Got classes={classes.tolist()}, but expected those of the first call, "
                     f"{self.classes_.tolist()}."
                 )
-        return self._partial_fit(X, y, sample_weight, learn=is_new and is_multilabel)
+        return self._partial_fit(X, y, sample_weight, learn=is_new and are_several)
 
     def predict_proba(self, X):
         """Return the probability of each class, or of each label.
@@ -319,64 +322,29 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
             Predicted labels.
         """
         proba = self.predict_proba(X)
-        if self._is_multilabel:
-            return (proba > 0.5).astype(np.int64)
-        return self.classes_[proba.argmax(axis=1)]
+        return self._labels.decode(proba)
+
+    def _know(self, labels: Labels) -> None:
+        self._labels, self.classes_ = labels, labels.classes
 
     def _learn_targets(self, y, weight) -> None:
-        check_classification_targets(y)
-        kind = type_of_target(y)
-        if kind == "multiclass-multioutput":
-            raise ValueError(
-                f"Got y of shape {y.shape} with several classes a column, but expected one column "
-                f"of labels, or a matrix of zeros and ones."
-            )
-        self._is_multilabel = kind.startswith("multilabel")
-        if self._is_multilabel:
-            self.classes_ = np.arange(y.shape[1])
-        else:
-            y = column_or_1d(y, warn=True)
-            self._learn_classes(np.unique(y), y, weight)
+        self._know(Labels.learned_from(y))
 
-    def _learn_classes(self, classes, y, weight) -> None:
-        self._is_multilabel = False
-        self.classes_ = classes
-        self._class_factors = class_factors(self.class_weight, classes, y, weight)
+    def _learn_weights(self, y, weight) -> None:
+        self._class_factors = self._labels.factors(self.class_weight, y, weight)
 
     def _encode(self, y, weight, name):
-        if self._is_multilabel:
-            if type_of_target(y) != "multilabel-indicator" or y.shape[1] != len(self.classes_):
-                raise ValueError(
-                    f"Got {name} of shape {y.shape}, but expected zeros and ones in "
-                    f"{len(self.classes_)} columns."
-                )
-            targets = (y.toarray() if sparse.issparse(y) else np.asarray(y)).astype(np.float32)
-            if self.class_weight is not None:
-                factors = compute_sample_weight(self.class_weight, targets)
-                weight = factors if weight is None else factors * weight
-            return targets, weight
-        y = column_or_1d(y)
-        unknown = np.setdiff1d(y, self.classes_)
-        if len(unknown):
-            raise ValueError(
-                f"Got the labels {unknown.tolist()[:5]} in {name}, but expected some of "
-                f"{self.classes_.tolist()[:20]}, the labels of the first fit, or announced as "
-                f"classes at the first call of partial_fit."
-            )
-        targets = np.searchsorted(self.classes_, y)
-        if self._class_factors is not None:
-            factors = self._class_factors[targets]
-            weight = factors if weight is None else factors * weight
-        return targets, weight
+        targets = self._labels.encode(y, name)
+        return targets, self._labels.weigh(targets, weight, self._class_factors)
 
     def _n_outputs(self) -> int:
         return len(self.classes_)
 
     def _head_for(self, n_outputs):
         if n_outputs == len(self.classes_):
-            return "sigmoid" if self._is_multilabel else "softmax"
-        is_single_logit = n_outputs == 1 and len(self.classes_) == 2 and not self._is_multilabel
-        return "sigmoid" if is_single_logit else None
+            return "sigmoid" if self._labels.are_several else "softmax"
+        is_single_logit = n_outputs == 1 and len(self.classes_) == 2
+        return "sigmoid" if is_single_logit and not self._labels.are_several else None
 
     def _strata(self, targets):
-        return None if self._is_multilabel else targets
+        return None if self._labels.are_several else targets

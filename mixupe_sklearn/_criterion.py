@@ -7,9 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mixupe_sklearn._checks import FLAG, Choice, Number, Rule, check_rules
+from mixupe_sklearn._checks import FLAG, Choice, Kind, Number, Rule, check_rules
 from mixupe_sklearn._forward import (
     as_logits,
+    check_row_weights,
     differentiable,
     encode_targets,
     frozen_statistics,
@@ -38,6 +39,12 @@ METHOD_RULES: dict[str, Rule] = {
     "lam_per": Choice(("batch", "sample")),
     "mix_at": Choice(("input", "hidden")),
     "single_pass": FLAG,
+}
+_OWN_RULES: dict[str, Rule] = {
+    "head": Choice(tuple(HEADS)),
+    "random_state": Kind(
+        "a whole number, a numpy Generator or None", (int, np.integer, np.random.Generator), True
+    ),
 }
 
 
@@ -100,8 +107,9 @@ class MixupELoss(nn.Module):
         One ``lam`` for the batch (the paper), or one for each sample.
     mix_at : {"input", "hidden"}, default="input"
         ``"hidden"`` is Manifold Mixup: the module offers ``stages`` (run in turn by its forward) or
-        ``encode`` and ``head``, and each batch is mixed after a stage drawn at random. Penalty and
-        ``E[x']`` then refer to that hidden state, its mean taken over the batch.
+        ``encode`` and ``head``, and each batch is mixed after a stage drawn at random. The
+        directional penalty and its ``E[x']`` then refer to that hidden state, the mean taken over
+        the batch. Stages are called one by one: hooks on the whole module do not run.
     head : {"softmax", "sigmoid", "squared"}, default="softmax"
         What the logits mean: classes; one or several yes/no labels; numbers.
     single_pass : bool, default=True
@@ -116,7 +124,7 @@ class MixupELoss(nn.Module):
     References
     ----------
     Zou et al., "MixupE: Understanding and Improving Mixup from Directional Derivative
-    Perspective", UAI 2023, Algorithm 1 and equations (3) to (8).
+    Perspective", UAI 2023, Algorithm 1 and equations (4) to (9).
 
     Examples
     --------
@@ -149,7 +157,7 @@ class MixupELoss(nn.Module):
         random_state: int | np.random.Generator | None = None,
     ):
         super().__init__()
-        check_rules(locals(), {**METHOD_RULES, "head": Choice(tuple(HEADS))})
+        check_rules(locals(), {**METHOD_RULES, **_OWN_RULES})
         self.method = method
         self.penalty = penalty
         self.alpha = alpha
@@ -174,16 +182,15 @@ class MixupELoss(nn.Module):
         wanted = self.method in ("mixupe", "erm+penalty")
         return wanted and self.eta * one_minus_lam_mean(self.alpha, self.beta) > 0
 
-    def draw(self, n_samples: int, n_stages: int = 1) -> Draw | None:
-        """Draw one step's ``lam``, partners and stage; None when nothing is to be mixed."""
+    def draw(self, n_samples: int, n_stages: int = 1) -> Draw:
+        """Draw one step's ``lam``, partners and stage, as far as the method uses them."""
+        stage = int(self.rng.integers(1, n_stages)) if n_stages > 1 else 0
         if not self.has_mixing:
-            return None
+            return Draw(stage=stage)
         beta = self.alpha if self.beta is None else self.beta
         size = n_samples if self.lam_per == "sample" else None
         lam = sample_lam(self.alpha, beta, self.rng, size)
-        partner = sample_partner(n_samples, self.rng)
-        stage = int(self.rng.integers(1, n_stages)) if self.mix_at == "hidden" else 0
-        return Draw(lam, partner, stage)
+        return Draw(lam, sample_partner(n_samples, self.rng), stage)
 
     def forward(
         self,
@@ -202,7 +209,7 @@ class MixupELoss(nn.Module):
         module : torch.nn.Module
             The network, in training mode.
         X : Tensor of shape (n_samples, ...)
-            Inputs; anything that ``module.encode`` takes when mixing at the hidden state.
+            Inputs; or anything that ``module.encode`` takes when mixing at the hidden state.
         y : Tensor of shape (n_samples,) or (n_samples, n_outputs)
             Class numbers, one-hot or soft targets, labels, or numbers, as the head asks for.
         sample_weight : Tensor of shape (n_samples,) or None, default=None
@@ -220,19 +227,22 @@ class MixupELoss(nn.Module):
             and the logits.
         """
         stages = self._stages(module)
-        if draw is None or not self.has_mixing:
+        if draw is None or (draw.partner is not None and not self.has_mixing):
             draw = self.draw(len(y), len(stages))
-        n_encode = draw.stage if draw else 0
-        state = run_stages(stages[:n_encode], X, module_params) if n_encode else X
-        mixed = mix(mixable(state), draw.lam, draw.partner) if draw else state
+        if draw.stage >= len(stages):
+            raise ValueError(f"Got draw.stage={draw.stage}, but expected below {len(stages)}.")
+        encode, rest = stages[: draw.stage], stages[draw.stage :]
+        state = run_stages(encode, X, module_params) if encode else X
+        is_mixed = draw.partner is not None
+        mixed = mix(mixable(state), draw.lam, draw.partner) if is_mixed else None
         clean = differentiable(state) if self._needs_input_gradient else state
 
         def run_rest(rows: Any) -> Tensor:
-            return as_logits(run_stages(stages[n_encode:], rows, {} if n_encode else module_params))
+            return as_logits(run_stages(rest, rows, {} if encode else module_params))
 
-        mixed_logits, clean_logits = self._logits(module, run_rest, mixed, clean, draw)
+        mixed_logits, clean_logits = self._logits(module, run_rest, mixed, clean)
         targets = encode_targets(y, mixed_logits, self.head)
-        weight = None if sample_weight is None else sample_weight.to(mixed_logits.dtype)
+        weight = check_row_weights(sample_weight, mixed_logits)
         mixup_loss, gradient = self._mixup_part(mixed_logits, targets, weight, draw)
         penalty_term, slope = self._penalty_part(clean_logits, clean, targets, weight, draw)
         total = mixup_loss + self.eta * penalty_term
@@ -253,17 +263,16 @@ class MixupELoss(nn.Module):
         """Mean loss of given logits, unmixed and without penalty: what validation measures."""
         logits = as_logits(logits)
         targets = encode_targets(y, logits, self.head)
-        if sample_weight is not None:
-            sample_weight = sample_weight.to(logits.dtype)
-            targets = sample_weight[:, None] * targets
-        return glm_loss(logits, targets, sample_weight, self.head)[0].mean()
+        weight = check_row_weights(sample_weight, logits)
+        targets = targets if weight is None else weight[:, None] * targets
+        return glm_loss(logits, targets, weight, self.head)[0].mean()
 
     def predicted_mean(self, logits: Tensor) -> Tensor:
         """Turn logits into probabilities (classes and labels) or leave them (numbers)."""
         return HEADS[self.head].mean(as_logits(logits))
 
     def _stages(self, module: Any) -> list[Callable[..., Any]]:
-        if self.mix_at == "input" or not self.has_mixing:
+        if self.mix_at == "input" or not (self.has_mixing or self._needs_input_gradient):
             return [module]
         stages = stages_of(module)
         if len(stages) < 2:
@@ -278,15 +287,10 @@ class MixupELoss(nn.Module):
         return self.has_penalty and self.penalty == "directional"
 
     def _logits(
-        self,
-        module: Any,
-        run_rest: Callable[[Any], Tensor],
-        mixed: Any,
-        clean: Any,
-        draw: Draw | None,
+        self, module: Any, run_rest: Callable[[Any], Tensor], mixed: Tensor | None, clean: Any
     ) -> tuple[Tensor, Tensor | None]:
         """Logits of the mixed and of the clean rows; None where clean rows need not run."""
-        if draw is None:
+        if mixed is None:
             logits = run_rest(clean)
             return logits, logits
         if not self.has_penalty:
@@ -300,13 +304,12 @@ class MixupELoss(nn.Module):
 
     @torch.no_grad()
     def _mixup_part(
-        self, logits: Tensor, targets: Tensor, weight: Tensor | None, draw: Draw | None
+        self, logits: Tensor, targets: Tensor, weight: Tensor | None, draw: Draw
     ) -> tuple[Tensor, Tensor]:
         """Mean loss of the mixed rows and its gradient with respect to their logits."""
         targets = targets if weight is None else weight[:, None] * targets
-        if draw:
-            targets = mix(targets, draw.lam, draw.partner)
-            weight = None if weight is None else mix(weight, draw.lam, draw.partner)
+        targets = mix(targets, draw.lam, draw.partner)
+        weight = None if weight is None else mix(weight, draw.lam, draw.partner)
         losses, gradient = glm_loss(logits, targets, weight, self.head)
         return losses.mean(), gradient / len(losses)
 
@@ -316,7 +319,7 @@ class MixupELoss(nn.Module):
         clean: Any,
         targets: Tensor,
         weight: Tensor | None,
-        draw: Draw | None,
+        draw: Draw,
     ) -> tuple[Tensor, Tensor | None]:
         """``E[1-lam] * mean |q|``, and the gradient of ``eta`` times it in closed form, if any."""
         if logits is None or not self.has_penalty:
@@ -324,7 +327,9 @@ class MixupELoss(nn.Module):
         weight = torch.ones_like(targets[:, 0]) if weight is None else weight
         share = one_minus_lam_mean(self.alpha, self.beta) / len(targets) * weight
         if self.penalty == "directional":
-            X_mean = clean.mean(dim=0) if draw and draw.stage else self.X_mean
+            X_mean = self.X_mean
+            if draw.stage:  # what a hidden state's mean is, only this batch can tell
+                X_mean = torch.tensordot(weight, clean, dims=1) / weight.sum()
             q = directional_penalty(logits, clean, targets, X_mean, self.head)
             return (share * q.abs()).sum(), None
         with torch.no_grad():

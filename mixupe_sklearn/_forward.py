@@ -32,8 +32,8 @@ def mixable(state: Any) -> Tensor:
         return state
     kind = f"{state.dtype} tensor" if isinstance(state, Tensor) else type(state).__name__
     raise TypeError(
-        f"Got a {kind} to mix, but expected a floating-point tensor; irregular inputs need "
-        f"mix_at='hidden' and a module with 'encode' and 'head'."
+        f"Got a {kind} to mix, but expected a floating-point tensor: pass a data frame as a float "
+        f"array, and irregular inputs with mix_at='hidden' and a module with 'encode' and 'head'."
     )
 
 
@@ -46,7 +46,11 @@ def differentiable(state: Any) -> Tensor:
 @contextmanager
 def frozen_statistics(module: Any) -> Iterator[None]:
     """Let normalisation layers use their batch's statistics without remembering them."""
-    layers = [layer for layer in module.modules() if getattr(layer, "track_running_stats", False)]
+    layers = [
+        layer
+        for layer in module.modules()
+        if layer.training and getattr(layer, "track_running_stats", False)
+    ]
     for layer in layers:
         layer.track_running_stats = False
     try:
@@ -58,21 +62,40 @@ def frozen_statistics(module: Any) -> Iterator[None]:
 
 def encode_targets(y: Tensor, logits: Tensor, head: str) -> Tensor:
     """Bring targets to the shape and type of the logits: one-hot rows for class numbers."""
-    n_outputs = logits.shape[1]
+    n_samples, n_outputs = logits.shape
+    if len(y) != n_samples or n_samples == 0:
+        raise ValueError(f"Got {len(y)} targets for {n_samples} rows, but expected one a row.")
     if head == "softmax" and y.ndim == 1 and not y.is_floating_point():
-        if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < n_outputs:
+        try:
+            return nn.functional.one_hot(y.long(), n_outputs).to(logits.dtype)
+        except RuntimeError:
             raise ValueError(
                 f"Got class numbers from {int(y.min())} to {int(y.max())}, but expected 0 to "
                 f"{n_outputs - 1}, since the module has {n_outputs} outputs."
-            )
-        return nn.functional.one_hot(y.long(), n_outputs).to(logits.dtype)
+            ) from None
     y = y[:, None] if y.ndim == 1 else y
     if y.shape != logits.shape:
         raise ValueError(
             f"Got targets of shape {tuple(y.shape)}, but expected {tuple(logits.shape)}, the shape "
             f"of the module's output."
         )
+    if head != "squared" and not bool(((y >= 0) & (y <= 1)).all()):
+        raise ValueError(
+            f"Got targets from {y.min().item()} to {y.max().item()}, but expected 0 to 1."
+        )
     return y.to(logits.dtype)
+
+
+def check_row_weights(sample_weight: Tensor | None, logits: Tensor) -> Tensor | None:
+    """Weights in the type of the logits, one a row; anything else would be broadcast in silence."""
+    if sample_weight is None:
+        return None
+    if sample_weight.shape != logits.shape[:1]:
+        raise ValueError(
+            f"Got sample_weight of shape {tuple(sample_weight.shape)}, but expected "
+            f"({len(logits)},), a weight a row."
+        )
+    return sample_weight.to(logits.dtype)
 
 
 def as_logits(output: Any) -> Tensor:

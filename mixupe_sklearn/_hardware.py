@@ -1,4 +1,4 @@
-"""Which device, and how many threads."""
+"""Which device, how many threads, and whether gradients are kept."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,10 +6,13 @@ from contextlib import contextmanager
 import torch
 
 from mixupe_sklearn._checks import Choice, check_rules
+from mixupe_sklearn._random import Borrowed
 
 # Below this many weights a step is shorter than the cost of waking a second thread (and many times
 # shorter than fighting over a core with another process).
 SMALL_MODULE = 1_000_000
+# Each Python thread has a number of its own, and new ones start with what was set last.
+_n_threads = Borrowed(torch.get_num_threads, torch.set_num_threads, by_each=True)
 
 
 def resolve_device(device: str | torch.device) -> torch.device:
@@ -60,9 +63,21 @@ def few_threads(module: torch.nn.Module) -> Iterator[None]:
     if n_weights > SMALL_MODULE:
         yield
         return
-    found = torch.get_num_threads()  # each Python thread has a number of its own
-    torch.set_num_threads(1)
-    try:
+    with _n_threads.kept():
+        torch.set_num_threads(1)
         yield
-    finally:
-        torch.set_num_threads(found)
+
+
+@contextmanager
+def gradients_on() -> Iterator[None]:
+    """Train also where a user has switched gradients off.
+
+    Examples
+    --------
+    >>> import torch
+    >>> with torch.inference_mode(), gradients_on():
+    ...     torch.ones(1, requires_grad=True).exp().requires_grad
+    True
+    """
+    with torch.inference_mode(False), torch.enable_grad():
+        yield

@@ -1,7 +1,7 @@
 """Rows and weights: what every estimator checks and prepares before it trains."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,17 +13,32 @@ from mixupe_sklearn._batches import CentredRows, centre
 CURE = "for instance with mixupe_sklearn.make_preprocessor() in a Pipeline"
 
 
-class Rows(NamedTuple):
-    """Inputs, encoded targets and weights (None: all alike) of a training or validation part."""
+@dataclass(frozen=True)
+class Rows:
+    """Inputs, encoded targets and weights (None: all alike); a part of them by row numbers.
+
+    Parts share their inputs: rows that are set aside cost no copy.
+    """
 
     X: Any
     targets: np.ndarray
     weight: np.ndarray | None
+    index: np.ndarray | None = None
 
-    def take(self, index: np.ndarray) -> "Rows":
-        """The rows of an index or a mask."""
-        weight = None if self.weight is None else self.weight[index]
-        return Rows(self.X[index], self.targets[index], weight)
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are, in this part."""
+        return self.X.shape[0] if self.index is None else len(self.index)
+
+    def parts(self, *indices: np.ndarray) -> list["Rows"]:
+        """Parts by row numbers, the weights of each again of mean one."""
+        weight = None
+        if self.weight is not None:
+            weight = np.ones_like(self.weight)
+            for index in indices:
+                own = normalise(self.weight[index])
+                weight[index] = 1.0 if own is None else own
+        return [replace(self, weight=weight, index=index) for index in indices]
 
 
 def to_numpy(data: Any) -> Any:
@@ -35,10 +50,13 @@ def to_numpy(data: Any) -> Any:
     >>> to_numpy(torch.ones(2, requires_grad=True))
     array([1., 1.], dtype=float32)
     """
-    return data.detach().cpu().numpy() if isinstance(data, Tensor) else data
+    if not isinstance(data, Tensor):
+        return data
+    data = data.detach().cpu()
+    return (data.float() if data.dtype == torch.bfloat16 else data).numpy()
 
 
-def check_finite(X: Any, names: Any = None) -> None:
+def check_finite(X: Any, names: Any = None, input_name: str = "X") -> None:
     """Raise one sentence that names the column, and the cure, where X holds NaN or infinity.
 
     Examples
@@ -51,8 +69,9 @@ def check_finite(X: Any, names: Any = None) -> None:
     """
     values = X.data if sparse.issparse(X) else X
     # The sum is finite in all but odd cases, and needs no array of flags.
-    if np.isfinite(np.sum(values, dtype=np.float64)) or np.isfinite(values).all():
-        return
+    with np.errstate(all="ignore"):
+        if np.isfinite(np.sum(values, dtype=np.float64)) or np.isfinite(values).all():
+            return
     has_nan = bool(np.isnan(values).any())
     is_bad = np.isnan if has_nan else np.isinf
     if sparse.issparse(X):
@@ -63,7 +82,7 @@ def check_finite(X: Any, names: Any = None) -> None:
     column = int(columns.min())
     name = column if names is None else repr(str(names[column]))
     raise ValueError(
-        f"Input X contains {'NaN' if has_nan else 'infinity'} in column {name} "
+        f"Input {input_name} contains {'NaN' if has_nan else 'infinity'} in column {name} "
         f"({int((columns == column).sum())} of {X.shape[0]} rows), but expected finite numbers"
         + (f"; fill the holes first, {CURE}." if has_nan else ".")
     )
@@ -84,7 +103,13 @@ def check_weight(weight: Any, n_samples: int, name: str = "sample_weight") -> np
     weight = to_numpy(weight)
     if np.isscalar(weight):
         weight = np.full(n_samples, weight)
-    weight = np.asarray(weight, dtype=np.float64)
+    weight = np.asarray(weight)
+    if weight.dtype.kind not in "biufO":
+        raise ValueError(f"Got {name} of type {weight.dtype}, but expected real numbers.")
+    try:
+        weight = weight.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"Got {name} that are not all numbers, but expected numbers.") from None
     if weight.shape != (n_samples,):
         raise ValueError(
             f"Got {name} of shape {weight.shape}, but expected ({n_samples},), a weight a row."
@@ -115,43 +140,8 @@ def normalise(weight: np.ndarray | None) -> np.ndarray | None:
     return weight / weight.mean()
 
 
-def class_factors(
-    class_weight: Any, classes: np.ndarray, y: np.ndarray, weight: np.ndarray | None
-) -> np.ndarray | None:
-    """What the rows of each class are weighted with; None for no class weights.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> classes, y = np.array(["a", "b"]), np.array(["a", "b", "b", "b"])
-    >>> class_factors({"b": 2}, classes, y, None)
-    array([1., 2.])
-    >>> class_factors("balanced", classes, y, None)
-    array([2.        , 0.66666667])
-    """
-    if class_weight is None:
-        return None
-    if isinstance(class_weight, str) and class_weight == "balanced":
-        totals = np.bincount(np.searchsorted(classes, y), weights=weight)
-        return totals.sum() / (len(totals) * totals)
-    if not isinstance(class_weight, Mapping):
-        raise ValueError(
-            f"Got class_weight={class_weight!r}, but expected a dict, 'balanced' or None."
-        )
-    labels = classes.tolist()
-    unknown = [label for label in class_weight if label not in labels]
-    if unknown:
-        raise ValueError(
-            f"Got class_weight for the label {unknown[0]!r}, but expected some of {labels[:20]}."
-        )
-    factors = np.array([class_weight.get(label, 1.0) for label in labels], dtype=np.float64)
-    if not (np.isfinite(factors).all() and (factors >= 0).all()):
-        raise ValueError(f"Got class_weight={class_weight!r}, but expected numbers >= 0.")
-    return factors
-
-
-def mean_of_rows(X: Any, weight: np.ndarray | None) -> np.ndarray:
-    """Weighted mean of the rows, in float64; dense or sparse.
+def mean_of_rows(rows: Any, weight: np.ndarray | None = None, size: int = 8192) -> np.ndarray:
+    """Weighted mean of rows in float64, a chunk at a time; dense, sparse, or a part of ``Rows``.
 
     Examples
     --------
@@ -159,20 +149,32 @@ def mean_of_rows(X: Any, weight: np.ndarray | None) -> np.ndarray:
     >>> mean_of_rows(np.array([[0.0], [4.0]]), np.array([0.5, 1.5]))
     array([3.])
     """
-    if weight is None:
-        return np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
-    return np.asarray(weight @ X, dtype=np.float64).ravel() / X.shape[0]
+    X, index = (rows.X, rows.index) if isinstance(rows, Rows) else (rows, None)
+    weight = rows.weight if isinstance(rows, Rows) else weight
+    n_samples = X.shape[0] if index is None else len(index)
+    total = np.zeros(X.shape[1])
+    for start in range(0, n_samples, size):
+        part = slice(start, start + size) if index is None else index[start : start + size]
+        if weight is None:
+            total += np.asarray(X[part].sum(axis=0, dtype=np.float64)).ravel()
+        else:
+            total += np.asarray(weight[part] @ X[part]).ravel()
+    return total / n_samples
 
 
 def centred(X: Any, X_mean: np.ndarray, dtype: torch.dtype) -> Tensor | CentredRows:
     """Rows ready for the module: dense ones at once, sparse ones batch by batch."""
+    limit = torch.finfo(dtype).max
     if sparse.issparse(X):
-        return CentredRows(X, X_mean, dtype)
-    rows = centre(X, X_mean, dtype)
-    if not bool(torch.isfinite(rows.sum())) and not bool(torch.isfinite(rows).all()):
+        largest = max(abs(X.min()), abs(X.max())) if X.nnz else 0.0
+        if largest + np.abs(X_mean).max(initial=0.0) <= limit:
+            return CentredRows(X, X_mean, dtype)
+    else:
+        rows = centre(X, X_mean, dtype)
+        if bool(torch.isfinite(rows.sum())) or bool(torch.isfinite(rows).all()):
+            return rows
         largest = np.abs(X).max()
-        raise ValueError(
-            f"Input X holds a value of size {largest:.3g}, but expected at most "
-            f"{torch.finfo(dtype).max:.3g}, the range of the network's {dtype}."
-        )
-    return rows
+    raise ValueError(
+        f"Input X holds a value of size {largest:.3g}, but expected at most {limit:.3g}, the range "
+        f"of the network's {dtype}."
+    )

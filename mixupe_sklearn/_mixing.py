@@ -16,12 +16,12 @@ class Draw(NamedTuple):
     """One step's randomness: what is mixed with what, how much, and where in the module.
 
     ``lam`` is a float (one for the batch) or an array ``(n_samples,)``; ``partner`` an array
-    ``(n_samples,)`` of row numbers; ``stage`` the number of module stages that run before mixing
-    (0: the input itself is mixed).
+    ``(n_samples,)`` of row numbers, or None where nothing is mixed; ``stage`` the number of module
+    stages that run before mixing (0: the input itself is mixed).
     """
 
-    lam: float | np.ndarray
-    partner: np.ndarray
+    lam: float | np.ndarray = 1.0
+    partner: np.ndarray | None = None
     stage: int = 0
 
 
@@ -70,7 +70,7 @@ def sample_partner(n_samples: int, rng: np.random.Generator) -> np.ndarray:
     return rng.permutation(n_samples)
 
 
-def mix(values: Tensor, lam: float | np.ndarray, partner: np.ndarray) -> Tensor:
+def mix(values: Tensor, lam: float | np.ndarray, partner: np.ndarray | None) -> Tensor:
     """Return ``lam * values + (1 - lam) * values[partner]``, row by row.
 
     Parameters
@@ -79,8 +79,8 @@ def mix(values: Tensor, lam: float | np.ndarray, partner: np.ndarray) -> Tensor:
         Inputs, hidden states, targets or weights.
     lam : float or array of shape (n_samples,)
         Weight of the first sample.
-    partner : array of shape (n_samples,)
-        Row number of the second sample.
+    partner : array of shape (n_samples,) or None
+        Row number of the second sample; None leaves the values as they are.
 
     Examples
     --------
@@ -90,6 +90,8 @@ def mix(values: Tensor, lam: float | np.ndarray, partner: np.ndarray) -> Tensor:
     >>> mix(torch.tensor([0.0, 4.0]), np.array([0.5, 1.0]), np.array([1, 0]))
     tensor([2., 4.])
     """
+    if partner is None:
+        return values
     other = values[torch.as_tensor(partner, device=values.device)]
     if isinstance(lam, np.ndarray):
         shape = (-1,) + (1,) * (values.ndim - 1)

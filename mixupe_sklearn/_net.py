@@ -19,14 +19,17 @@ from mixupe_sklearn._forward import as_logits
 
 # A mixin: its methods find skorch's own through the classes below.
 _Net: Any = object
-# What Batches takes beyond a DataLoader's own arguments.
-_BATCHES_ONLY = ("random_state", "min_rows")
+# What Batches knows; any other argument of an iterator is for a DataLoader.
+_BATCHES_ONLY = {"random_state", "min_rows"}
+_BATCHES = {"batch_size", "shuffle", "drop_last"} | _BATCHES_ONLY
 
 
 def with_weight(X: Any, sample_weight: Any) -> Any:
     """Put weights beside the inputs, the way skorch lets them travel: as an entry of a dict."""
     if sample_weight is None:
         return X
+    if (sample_weight < 0).any():
+        raise ValueError(f"Got sample_weight={sample_weight.min()}, but expected numbers >= 0.")
     inputs = X if isinstance(X, Mapping) else {"X": X}
     return {**inputs, "sample_weight": sample_weight}
 
@@ -57,9 +60,14 @@ def has_batch_norm(module: torch.nn.Module) -> bool:
     return any(isinstance(layer, norm) for layer in module.modules())
 
 
-def validation_split(X: Any, y: Any, sample_weight: Any = None) -> Callable[..., Any]:
+def make_dataset(X: Any, y: Any, sample_weight: Any = None) -> Dataset:
+    """A data set of skorch over rows in memory, with their weights."""
+    return Dataset(with_weight(X, sample_weight), y)
+
+
+def fixed_validation(dataset: Any) -> Callable[..., Any]:
     """A ``train_split`` that measures the validation loss on these rows."""
-    return predefined_split(Dataset(with_weight(X, sample_weight), y))
+    return predefined_split(dataset)
 
 
 class _MixupEStep(_Net):
@@ -106,7 +114,7 @@ class _MixupEStep(_Net):
         return super().partial_fit(X, y, classes=classes, **fit_params)
 
     def get_iterator(self, dataset: Any, training: bool = False) -> Any:
-        """In-memory batches where the data allow, a DataLoader for any other data set."""
+        """In-memory batches where data and arguments allow, a DataLoader otherwise."""
         name = "iterator_train" if training else "iterator_valid"
         if getattr(self, name) is not Batches:
             return super().get_iterator(dataset, training=training)
@@ -114,10 +122,9 @@ class _MixupEStep(_Net):
         if params["batch_size"] == -1:
             params["batch_size"] = len(dataset)
         rows = _rows_in_memory(dataset)
-        if rows is None:
-            return DataLoader(
-                dataset, **{key: params[key] for key in params if key not in _BATCHES_ONLY}
-            )
+        if rows is None or not set(params) <= _BATCHES:
+            params = {key: params[key] for key in params if key not in _BATCHES_ONLY}
+            return DataLoader(dataset, **params)
         if training and has_batch_norm(self.module_):
             params.setdefault("min_rows", 2)
         X, y, indices = rows
@@ -166,6 +173,7 @@ class _MixupEStep(_Net):
             self.history.record_batch(name, value)
 
     def _get_predict_nonlinearity(self) -> Callable[[Tensor], Tensor]:
+        self.check_is_fitted()
         if self.predict_nonlinearity == "auto":
             return self.criterion_.predicted_mean
         return super()._get_predict_nonlinearity()
@@ -225,6 +233,7 @@ class MixupENet(_MixupEStep, NeuralNetClassifier):
 
     def predict(self, X: Any) -> Any:
         """The class with the highest probability; for several labels, those above one half."""
+        self.check_is_fitted()
         if self.criterion_.head != "sigmoid":
             return super().predict(X)
         is_on = (as_logits(self.forward(X)) > 0).long().numpy()

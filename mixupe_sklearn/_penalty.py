@@ -4,8 +4,8 @@ Every head is one convex function ``h`` of the logits ``f`` with the loss ``h(f)
 paper's notation section): its gradient ``g`` is the predicted mean, its Hessian gives the slope of
 the penalty. Signs, once and for all: ``residual = g(f) - y`` and
 
-    q     =  residual' J_f(x) (E[x'] - x)      the directional penalty, equation (3)
-    q_hat = -residual' f(x)                    the logit penalty, equation (4)
+    q     =  residual' J_f(x) (E[x'] - x)      the directional penalty, equation (4)
+    q_hat = -residual' f(x)                    the logit penalty, equation (5)
 
 so that ``q == q_hat`` for a bias-free ReLU network (``J_f(x) x = f(x)``) and ``E[x'] = 0``.
 """
@@ -125,8 +125,9 @@ def glm_loss(
 def logit_penalty(logits: Tensor, y_onehot: Tensor, head: str = "softmax") -> tuple[Tensor, Tensor]:
     """``q_hat = (y - g(f))' f`` of each row, and its gradient ``(y - g) - g'(f) f``.
 
-    Positive where the network is unsure of the right class with a large logit, negative where it
-    is sure of a wrong one: the loss takes the absolute value of each row.
+    For classes it is the right class's logit minus the mean logit under the predicted
+    probabilities: positive where the right class leads, negative where a wrong one does. The loss
+    takes the absolute value of each row.
 
     Parameters
     ----------

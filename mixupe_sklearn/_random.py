@@ -7,7 +7,7 @@ the time of a fit and put back as found.
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import torch
 
 
 class Borrowed:
-    """Change a global for the time of a block: the first one in remembers, the last out restores.
+    """A global state that is put back after use: the first thread in remembers, the last restores.
 
     Parameters
     ----------
@@ -23,42 +23,44 @@ class Borrowed:
         Returns the state.
     write : callable
         Takes it back.
+    by_each : bool, default=False
+        Whether every thread restores on its way out, for a state that threads hold a copy of.
 
     Examples
     --------
     >>> light = {"is_on": False}
-    >>> borrowed = Borrowed(read=light.copy, write=light.update)
-    >>> with borrowed(lambda: light.update(is_on=True)):
-    ...     light
-    {'is_on': True}
+    >>> with Borrowed(read=light.copy, write=light.update).kept():
+    ...     light["is_on"] = True
     >>> light
     {'is_on': False}
     """
 
-    def __init__(self, read: Callable[[], Any], write: Callable[[Any], Any]):
+    def __init__(self, read: Callable[[], Any], write: Callable[[Any], Any], by_each: bool = False):
         self.read = read
         self.write = write
+        self.by_each = by_each
         self._lock = threading.Lock()
         self._n_inside = 0
         self._found: Any = None
 
     @contextmanager
-    def __call__(self, change: Callable[[], Any]) -> Iterator[None]:
-        """Run a block after ``change()``."""
+    def kept(self) -> Iterator[None]:
+        """Run a block, then restore the state found before it."""
         with self._lock:
             if self._n_inside == 0:
                 self._found = self.read()
             self._n_inside += 1
-            change()
         try:
             yield
         finally:
             with self._lock:
                 self._n_inside -= 1
-                if self._n_inside == 0:
+                if self._n_inside == 0 or self.by_each:
                     self.write(self._found)
 
 
+# Held while a thread seeds, and while one draws initial weights.
+_seeding = threading.RLock()
 _numpy_state = Borrowed(np.random.get_state, np.random.set_state)
 _torch_state = Borrowed(torch.get_rng_state, torch.set_rng_state)
 _device_states: dict[torch.device, Borrowed] = {}
@@ -86,23 +88,40 @@ def generator_like_torch(random_state: int | np.random.Generator | None) -> np.r
     return np.random.default_rng(random_state)
 
 
-def _seed_device(seed: int, device: torch.device) -> AbstractContextManager[None]:
-    library = torch.cuda if device.type == "cuda" else torch.mps
-    where = (device,) if device.type == "cuda" else ()
+def _states_of(device: torch.device) -> list[Borrowed]:
+    """The generators that training on this device draws from."""
+    if device.type == "cpu":
+        return [_numpy_state, _torch_state]
     if device not in _device_states:
+        library = torch.cuda if device.type == "cuda" else torch.mps
+        where = (device,) if device.type == "cuda" else ()
         _device_states[device] = Borrowed(
             lambda: library.get_rng_state(*where),
             lambda state: library.set_rng_state(state, *where),
         )
+    return [_numpy_state, _torch_state, _device_states[device]]
 
-    def change() -> None:
-        if device.type == "cuda":
-            with torch.cuda.device(device):
-                torch.cuda.manual_seed(seed)
-        else:
-            torch.mps.manual_seed(seed)
 
-    return _device_states[device](change)
+def _seed(seed: int, device: torch.device) -> None:
+    np.random.seed(seed)
+    # Not torch.manual_seed: that would leave a seed behind for devices not yet in use.
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)
+    elif device.type == "mps":
+        torch.mps.manual_seed(seed)
+
+
+@contextmanager
+def alone(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
+    """Draw from a seed while no other thread can seed: initial weights are then reproducible.
+
+    To be used within ``seeded``, which puts the generators back.
+    """
+    with _seeding:
+        _seed(seed, torch.device(device))
+        yield
 
 
 @contextmanager
@@ -120,9 +139,8 @@ def seeded(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
     """
     device = torch.device(device)
     with ExitStack() as stack:
-        stack.enter_context(_numpy_state(lambda: np.random.seed(seed)))
-        # Not torch.manual_seed: that would leave a seed behind for devices not yet in use.
-        stack.enter_context(_torch_state(lambda: torch.default_generator.manual_seed(seed)))
-        if device.type != "cpu":
-            stack.enter_context(_seed_device(seed, device))
+        for state in _states_of(device):
+            stack.enter_context(state.kept())
+        with _seeding:
+            _seed(seed, device)
         yield

@@ -4,9 +4,10 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import column_or_1d
 
-from mixupe_sklearn._base import BaseMixupE, with_callbacks
+from mixupe_sklearn._base import BaseMixupE, all_or_nothing
 from mixupe_sklearn._inputs import mean_of_rows, normalise
 from mixupe_sklearn._net import MixupENetRegressor
+from mixupe_sklearn._tasks import with_callbacks
 
 
 class MixupERegressor(RegressorMixin, BaseMixupE):
@@ -68,13 +69,16 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
         Smallest fall of the validation loss that counts.
     warm_start : bool, default=False
         Whether ``fit`` goes on from the last fit's weights (and centre) instead of new ones.
+        Parameters may be changed in between, but for module, optimizer, callbacks and device.
     callbacks : list of skorch callbacks or None, default=None
-        Added to the net, for instance a learning-rate schedule.
+        Added to the net, for instance a learning-rate schedule. Copies are used; the ones that
+        have seen the training are in ``net_.callbacks_``.
     device : {"auto", "cpu", "cuda", "mps"}, default="auto"
         Where to train; ``"auto"`` is a CUDA device where there is one.
     random_state : int, RandomState instance or None, default=None
         Seed of initial weights, order, mixing and dropout. Equal seeds give equal results on one
-        machine. numpy's and torch's global generators are never changed; None takes fresh entropy.
+        machine (in threads, for modules without dropout). numpy's and torch's global generators
+        are left as found; None takes fresh entropy.
     verbose : int, default=0
         1 shows a progress bar, 2 a line for each epoch.
 
@@ -89,8 +93,9 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
         that of the first call under ``partial_fit`` and ``warm_start``, since moving it would move
         the network's inputs.
     history_ : list of dict
-        What was recorded in each epoch: ``train_loss``, ``train_mixup_loss``, ``train_penalty``,
-        ``loss_scale``, ``valid_loss``, ``dur`` (seconds).
+        What was recorded in each epoch, among it ``train_loss``, ``train_mixup_loss``,
+        ``train_penalty``, ``loss_scale``, ``dur`` (seconds), and ``valid_loss`` where there are
+        validation rows.
     loss_curve_ : list of float
         Training loss of each epoch.
     n_iter_ : int
@@ -126,6 +131,7 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
         return tags
 
     @with_callbacks
+    @all_or_nothing
     def fit(self, X, y, sample_weight=None, *, X_val=None, y_val=None, sample_weight_val=None):
         """Train the network on rows and their targets.
 
@@ -151,6 +157,7 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
         """
         return self._fit(X, y, sample_weight, X_val, y_val, sample_weight_val)
 
+    @all_or_nothing
     def partial_fit(self, X, y, sample_weight=None):
         """Train for one epoch on the given rows, going on from where the network is.
 
@@ -181,31 +188,33 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
         Returns
         -------
         y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Shaped as the targets were.
+            Shaped as the targets were; a single column is flat.
         """
         y = self._logits(X).numpy() * self.y_scale_ + self.y_mean_
         return y[:, 0] if self._y_is_flat else y
 
     def _learn_targets(self, y, weight) -> None:
         self._y_is_flat = y.ndim == 1 or y.shape[1] == 1
-        columns = self._columns(y)
-        weight = normalise(weight)
-        self.y_mean_ = mean_of_rows(columns, weight)
-        scale = np.sqrt(mean_of_rows((columns - self.y_mean_) ** 2, weight))
-        self.y_scale_ = np.where(scale > 0, scale, 1.0)
-
-    def _columns(self, y) -> np.ndarray:
         if self._y_is_flat:
             y = column_or_1d(y, warn=True)
-        return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        columns, weight = self._columns(y), normalise(weight)
+        # Relative to the largest: squares of huge or tiny numbers leave the range of a float.
+        unit = np.abs(columns).max(axis=0)
+        unit = np.where(unit > 0, unit, 1.0)
+        mean = mean_of_rows(columns / unit, weight)
+        scale = np.sqrt(mean_of_rows((columns / unit - mean) ** 2, weight))
+        self.y_mean_, self.y_scale_ = mean * unit, np.where(scale > 0, scale, 1.0) * unit
+
+    def _columns(self, y) -> np.ndarray:
+        return np.asarray(y, dtype=np.float64).reshape(y.shape[0], -1)
 
     def _encode(self, y, weight, name):
-        n_columns = 1 if y.ndim == 1 else y.shape[1]
-        if n_columns != self._n_outputs():
+        columns = self._columns(y)
+        if columns.shape[1] != self._n_outputs():
             raise ValueError(
-                f"Got {name} with {n_columns} columns, but expected {self._n_outputs()}."
+                f"Got {name} with {columns.shape[1]} columns, but expected {self._n_outputs()}."
             )
-        return (self._columns(y) - self.y_mean_) / self.y_scale_, weight
+        return (columns - self.y_mean_) / self.y_scale_, weight
 
     def _n_outputs(self) -> int:
         return len(self.y_mean_)

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import Subset
 
-from mixupe_sklearn._callbacks import EpochBar, EpochHook, Stopper
-from mixupe_sklearn._checks import FLAG, Kind, Number, Rule, check_rules, pick
+from mixupe_sklearn._callbacks import EpochBar, EpochHook, Stopper, is_callback
+from mixupe_sklearn._checks import FLAG, Choice, Kind, Number, Rule, check_rules
 from mixupe_sklearn._criterion import METHOD_RULES
 from mixupe_sklearn._forward import as_logits
 from mixupe_sklearn._hardware import few_threads
 from mixupe_sklearn._inputs import Rows, centred
-from mixupe_sklearn._net import has_batch_norm, validation_split
+from mixupe_sklearn._net import fixed_validation, has_batch_norm, make_dataset
 from mixupe_sklearn.modules import MLP
 
 MODULES: dict[str, Callable[..., torch.nn.Module]] = {"mlp": MLP}
@@ -41,8 +42,12 @@ TRAINING_RULES: dict[str, Rule] = {
     "callbacks": Kind("a list of skorch callbacks or None", (list, tuple), or_none=True),
     "verbose": Kind("a whole number", (int, np.integer)),
 }
-# Entries that a chunk of rows may have at predict: 16 MiB of float32.
-CHUNK = 2**22
+# What a chunk of rows may have at predict: rows, and entries (16 MiB of float32).
+MAX_ROWS, CHUNK = 8192, 2**22
+# Names of the callbacks that every net of an estimator has.
+STOPPER, BAR, HOOK = "mixupe_stopper", "mixupe_bar", "mixupe_hook"
+# Parameters that a network cannot change while it goes on.
+FIXED = ("module", "module_params", "optimizer", "optimizer_params", "callbacks", "device")
 # Chunks are filled up to a multiple of this many rows: matrix products then run the same kernel for
 # one row as for many, so that a row's prediction does not depend on its company.
 ROW_BLOCK = 16
@@ -53,14 +58,14 @@ def check_settings(settings: Mapping[str, Any]) -> None:
     check_rules(settings, {**METHOD_RULES, **TRAINING_RULES})
     module, optimizer = settings["module"], settings["optimizer"]
     if isinstance(module, str):
-        pick("module", module, MODULES)
+        check_rules(settings, {"module": Choice(tuple(MODULES))})
     elif isinstance(module, torch.nn.Module) or not callable(module):
         raise ValueError(
             f"Got module={type(module).__name__}(...), but expected a name, a module class, or a "
             f"function that returns a new module."
         )
     if isinstance(optimizer, str):
-        pick("optimizer", optimizer, OPTIMIZERS)
+        check_rules(settings, {"optimizer": Choice(tuple(OPTIMIZERS))})
     elif not (inspect.isclass(optimizer) and issubclass(optimizer, torch.optim.Optimizer)):
         raise ValueError(
             f"Got optimizer={optimizer!r}, but expected a torch optimizer class or one of the "
@@ -68,17 +73,31 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         )
 
 
-def module_arguments(
-    module: Callable[..., Any], n_features: int, n_outputs: int, module_params: Mapping | None
-) -> dict[str, Any]:
-    """The module's own parameters, and the two widths if it has arguments of these names."""
+def _accepts(function: Callable[..., Any], name: str) -> bool:
     try:
-        names = set(inspect.signature(module).parameters)
+        return name in inspect.signature(function).parameters
     except (TypeError, ValueError):
-        names = set()
-    widths = {"n_features": n_features, "n_outputs": n_outputs}
-    known = {name: width for name, width in widths.items() if name in names}
+        return False
+
+
+def _module_arguments(
+    module: Callable[..., Any], widths: dict[str, int], module_params: Any
+) -> dict:
+    """The module's own parameters, and the two widths if it has arguments of these names."""
+    known = {name: width for name, width in widths.items() if _accepts(module, name)}
     return {**known, **(module_params or {})}
+
+
+def _optimizer_arguments(optimizer: Callable[..., Any], settings: Mapping[str, Any]) -> dict:
+    decay = {"weight_decay": settings["weight_decay"]}
+    if not _accepts(optimizer, "weight_decay"):
+        if settings["weight_decay"]:
+            raise ValueError(
+                f"Got weight_decay={settings['weight_decay']} with {optimizer.__name__}, but "
+                f"expected 0, since that optimizer has none."
+            )
+        decay = {}
+    return {**decay, **(settings["optimizer_params"] or {})}
 
 
 def make_net(
@@ -95,13 +114,11 @@ def make_net(
     module, optimizer = settings["module"], settings["optimizer"]
     module = MODULES[module] if isinstance(module, str) else module
     optimizer = OPTIMIZERS[optimizer] if isinstance(optimizer, str) else optimizer
+    widths = {"n_features": n_features, "n_outputs": n_outputs}
     parts = {
-        "module": module_arguments(module, n_features, n_outputs, settings["module_params"]),
+        "module": _module_arguments(module, widths, settings["module_params"]),
         "criterion": {name: settings[name] for name in METHOD_RULES} | {"random_state": mixing_rng},
-        "optimizer": {
-            "weight_decay": settings["weight_decay"],
-            **(settings["optimizer_params"] or {}),
-        },
+        "optimizer": _optimizer_arguments(optimizer, settings),
         "iterator_train": {"random_state": order_rng},
     }
     dunder = {f"{part}__{key}": value for part in parts for key, value in parts[part].items()}
@@ -112,22 +129,46 @@ def make_net(
         max_epochs=settings["max_epochs"],
         batch_size=settings["batch_size"],
         train_split=None,
-        callbacks=_make_callbacks(settings),
-        verbose=int(settings["verbose"] > 1),
+        callbacks=_make_callbacks(settings["callbacks"]),
+        verbose=0,
         device=str(device),
         **dunder,
     )
-    return net.initialize()
+    try:
+        return net.initialize()
+    except ValueError as error:
+        if "empty parameter list" not in str(error):
+            raise
+        raise ValueError(
+            f"Got module={settings['module']!r}, which has no parameters to train."
+        ) from error
 
 
-def _make_callbacks(settings: Mapping[str, Any]) -> list[Any]:
-    callbacks: list[Any] = [("epoch_hook", EpochHook())]
-    if settings["early_stopping"]:
-        callbacks.append(("stopper", Stopper(settings["n_iter_no_change"], settings["tol"])))
-    if settings["verbose"] == 1:
-        callbacks.append(("epoch_bar", EpochBar(settings["max_epochs"])))
-    # A copy: skorch writes into callbacks, and a parameter belongs to the user.
-    return callbacks + copy.deepcopy(list(settings["callbacks"] or []))
+def _make_callbacks(callbacks: Any) -> list[Any]:
+    for callback in callbacks or []:
+        if not is_callback(callback):
+            raise ValueError(
+                f"Got {callback!r} among the callbacks, but expected skorch callbacks, or pairs of "
+                f"a name and a callback."
+            )
+    # A copy: skorch writes into callbacks, and a parameter belongs to the user. The hook is last,
+    # since it may stop training.
+    users = copy.deepcopy(list(callbacks or []))
+    ours = [(STOPPER, Stopper()), (BAR, EpochBar())]
+    return [*ours, *users, (HOOK, EpochHook())]
+
+
+def update_net(net: Any, settings: Mapping[str, Any]) -> None:
+    """Let a net that goes on follow parameters that were changed meanwhile."""
+    for name in METHOD_RULES:
+        setattr(net.criterion_, name, settings[name])
+        setattr(net, f"criterion__{name}", settings[name])
+    net.batch_size = settings["batch_size"]
+    for name, former in (("lr", net.lr), ("weight_decay", net.optimizer__weight_decay)):
+        if settings[name] != former:  # else a schedule may have moved it on purpose
+            for group in net.optimizer_.param_groups:
+                group[name] = settings[name]
+    net.lr, net.optimizer__weight_decay = settings["lr"], settings["weight_decay"]
 
 
 def float_type(net: Any) -> torch.dtype:
@@ -143,7 +184,8 @@ def set_head(net: Any, head: str) -> None:
 
 def n_module_outputs(net: Any, X: Any, X_mean: np.ndarray) -> int:
     """Run the new module on two rows to learn how wide its output is."""
-    return int(logits_of(net, X[:2], X_mean).shape[1])
+    with torch.no_grad():  # not in inference mode: a lazy module makes its weights now
+        return int(_forward(net, X[:2], X_mean).shape[1])
 
 
 def train_net(
@@ -151,37 +193,69 @@ def train_net(
     train: Rows,
     valid: Rows | None,
     X_mean: np.ndarray,
+    settings: Mapping[str, Any],
     *,
     epochs: int,
     begin: Callable[[], Any],
     end: Callable[[], Any],
+    show_bar: bool,
 ) -> bool:
-    """Train for some epochs, calling two functions around each; return whether all were run.
+    """Train for some epochs, calling two functions around each; return whether it ran as planned.
 
-    A stop that was asked for (early stopping, a callback of scikit-learn) counts as complete.
+    A stop that was asked for (early stopping, a callback at the end of an epoch) is as planned.
     """
-    if has_batch_norm(net.module_) and min(train.X.shape[0], net.batch_size) < 2:
+    if has_batch_norm(net.module_) and min(train.n_rows, net.batch_size) < 2:
         raise ValueError(
-            f"Got batches of one row (n_samples={train.X.shape[0]}, batch_size={net.batch_size}), "
-            f"but expected at least two rows a batch for a module with BatchNorm."
+            f"Got batches of one row (n_samples={train.n_rows}, batch_size={net.batch_size}), but "
+            f"expected at least two rows a batch for a module with BatchNorm."
         )
     callbacks = dict(net.callbacks_)
-    hook = callbacks["epoch_hook"]
+    stopper, bar, hook = callbacks[STOPPER], callbacks[BAR], callbacks[HOOK]
+    stopper.reset(
+        is_active=settings["early_stopping"] and valid is not None,
+        patience=settings["n_iter_no_change"],
+        tol=settings["tol"],
+    )
+    # Both ends are asked: a callback must see the epoch in which the stopper has had enough.
+    hook.reset(begin, lambda: any([end(), stopper.wants_stop]))
+    net.verbose = int(settings["verbose"] > 1)
     n_before = len(net.history)
     try:
-        hook.begin, hook.end = begin, end
-        if valid is not None:
-            net.train_split = validation_split(*_as_tensors(net, valid, X_mean))
+        if show_bar:
+            bar.show(epochs)
         with few_threads(net.module_):
-            X, y, weight = _as_tensors(net, train, X_mean)
-            net.partial_fit(X, y, sample_weight=weight, epochs=epochs)
+            dataset, net.train_split = _datasets(net, train, valid, X_mean)
+            net.partial_fit(dataset, None, epochs=epochs)
+        was_stopped = hook.has_stopped_
     finally:
         # The net keeps neither the data nor functions that know the whole estimator.
         net.train_split = None
-        hook.begin, hook.end = EpochHook().begin, EpochHook().end
-        _forget_batches(net)
-    was_stopped = any(getattr(callback, "has_stopped_", False) for callback in callbacks.values())
-    return was_stopped or len(net.history) - n_before == epochs
+        hook.reset()
+        bar.close()
+        was_cut = _forget_batches(net, n_before)
+    _check_weights(net)
+    is_short = was_cut or (len(net.history) - n_before < epochs and not settings["callbacks"])
+    return was_stopped or not is_short
+
+
+def _check_weights(net: Any) -> None:
+    for name, parameter in net.module_.named_parameters():
+        if not bool(torch.isfinite(parameter).all()):
+            raise FloatingPointError(
+                f"The weights of {name} became non-finite in the last step; lower lr or eta, or "
+                f"scale the inputs."
+            )
+
+
+def _datasets(net: Any, train: Rows, valid: Rows | None, X_mean: np.ndarray) -> tuple[Any, Any]:
+    """The training rows as a data set, and the split that brings the validation rows."""
+    whole = make_dataset(*_as_tensors(net, train, X_mean))
+    if valid is None:
+        return whole, None
+    if train.index is None or valid.index is None:
+        return whole, fixed_validation(make_dataset(*_as_tensors(net, valid, X_mean)))
+    aside = Subset(whole, valid.index.tolist())
+    return Subset(whole, train.index.tolist()), fixed_validation(aside)
 
 
 def _as_tensors(net: Any, rows: Rows, X_mean: np.ndarray) -> tuple[Any, Tensor, Tensor | None]:
@@ -191,27 +265,32 @@ def _as_tensors(net: Any, rows: Rows, X_mean: np.ndarray) -> tuple[Any, Tensor, 
     return centred(rows.X, X_mean, dtype), y.to(dtype) if y.is_floating_point() else y, weight
 
 
-def _forget_batches(net: Any) -> None:
-    """Drop per-batch records, which grow without bound, and an epoch that was not finished."""
-    if len(net.history) and "train_loss" not in net.history[-1]:
+def _forget_batches(net: Any, n_before: int) -> bool:
+    """Drop per-batch records, which grow without bound; say whether an epoch was cut short."""
+    was_cut = len(net.history) > n_before and "train_loss" not in net.history[-1]
+    if was_cut:
         net.history.pop()
-    for row in net.history:
+    for row in net.history[n_before:]:
         row["batches"] = []
+    return was_cut
 
 
 def logits_of(net: Any, X: Any, X_mean: np.ndarray) -> Tensor:
     """Logits of raw rows in float64, a chunk at a time."""
-    module, dtype, device = net.module_, float_type(net), torch.device(net.device)
+    n_samples, n_features = X.shape
+    size = max(ROW_BLOCK, min(MAX_ROWS, CHUNK // max(1, n_features)) // ROW_BLOCK * ROW_BLOCK)
+    with torch.inference_mode():
+        starts = range(0, n_samples, size)
+        return torch.cat([_forward(net, X[start : start + size], X_mean) for start in starts])
+
+
+def _forward(net: Any, X: Any, X_mean: np.ndarray) -> Tensor:
+    module = net.module_
     if module.training:
         module.eval()
-    n_samples, n_features = X.shape
-    size = max(ROW_BLOCK, min(8192, CHUNK // max(1, n_features)) // ROW_BLOCK * ROW_BLOCK)
-    chunks = []
-    with torch.inference_mode():
-        for start in range(0, n_samples, size):
-            rows = centred(X[start : start + size], X_mean, dtype)
-            rows = rows if isinstance(rows, Tensor) else rows[:]
-            n_rows = len(rows)
-            rows = torch.nn.functional.pad(rows, (0, 0, 0, -n_rows % ROW_BLOCK))
-            chunks.append(as_logits(module(rows.to(device)))[:n_rows].double().cpu())
-    return torch.cat(chunks)
+    rows = centred(X, X_mean, float_type(net))
+    rows = rows if isinstance(rows, Tensor) else rows[:]
+    n_rows = len(rows)
+    rows = torch.nn.functional.pad(rows, (0, 0, 0, -n_rows % ROW_BLOCK))
+    # To the processor before double precision, which not every device has.
+    return as_logits(module(rows.to(torch.device(net.device))))[:n_rows].cpu().double()

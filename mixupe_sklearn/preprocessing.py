@@ -48,7 +48,7 @@ def make_preprocessor() -> ColumnTransformer:
     categories = make_pipeline(
         FunctionTransformer(mark_holes, feature_names_out="one-to-one"),
         SimpleImputer(strategy="most_frequent", keep_empty_features=True),
-        OneHotEncoder(handle_unknown="ignore"),
+        OneHotEncoder(handle_unknown="ignore", sparse_output=False),
     )
     return ColumnTransformer(
         [

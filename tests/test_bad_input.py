@@ -49,8 +49,7 @@ def test_every_rule_is_checked_in_fit_with_its_sentence(iris, estimator_class, n
     [
         (
             {"optimizer": "adm"},
-            "Got optimizer='adm', but expected one of 'adam', 'adamw', 'nadam', "
-            "'rmsprop', 'sgd' (did you mean 'adam'?).",
+            "Got optimizer='adm', but expected one of 'adam', 'adamw', 'nadam', 'rmsprop', 'sgd'.",
         ),
         (
             {"optimizer": 3},
@@ -198,8 +197,12 @@ def test_validation_rows_come_with_their_labels(iris):
         ValueError, match=r"Got the labels \[7\] in y_val, but expected some of \[0"
     ):
         MixupEClassifier().fit(X, y, X_val=X, y_val=np.where(y == 0, 7, y))
-    with pytest.raises(ValueError, match="X has 2 features, but MixupEClassifier is expecting 4"):
+    with pytest.raises(ValueError, match="X_val does not fit: X has 2 features, but Mixup"):
         MixupEClassifier().fit(X, y, X_val=X[:, :2], y_val=y)
+    with pytest.raises(ValueError, match="Input X_val contains NaN in column 0"):
+        MixupEClassifier().fit(X, y, X_val=X * np.nan, y_val=y)
+    with pytest.raises(ValueError, match="Got sample_weight_val without X_val"):
+        MixupEClassifier().fit(X, y, sample_weight_val=np.ones(150))
     with pytest.raises(ValueError, match="Got sample_weight_val=-1.0 at row 0"):
         MixupEClassifier().fit(X, y, X_val=X, y_val=y, sample_weight_val=-np.ones(150))
 
@@ -238,6 +241,20 @@ def test_targets_of_the_wrong_kind(iris, diabetes):
         ValueError, match=r"Got y of shape \(150, 2\) with several classes a column"
     ):
         MixupEClassifier().fit(X, np.column_stack([y, y]))
+    with pytest.raises(
+        ValueError, match="Got labels of the types NoneType, str in y, but expected"
+    ):
+        MixupEClassifier().fit(X, np.array(["a", None, "b"], dtype=object)[y])
+    for values in ([-1, 1], [1, 2]):
+        labels = np.array(values)[np.eye(3, dtype=int)[y]]
+        message = r"Got y of shape \(150, 3\) with values from .* but expected zeros and ones in 3"
+        for method in (MixupEClassifier().fit, MixupEClassifier().partial_fit):
+            with pytest.raises(ValueError, match=message):
+                method(X, labels)
+    with pytest.raises(ValueError, match="Got class_weight={0: 1}, but expected a list of a dict"):
+        MixupEClassifier(class_weight={0: 1}).fit(X, np.eye(3, dtype=int)[y])
+    with pytest.raises(ValueError, match="dtype='numeric' is not compatible|could not convert"):
+        MixupERegressor().fit(X, np.array(["a", "b", "c"])[y])
     with pytest.raises(ValueError, match="Got y_val with 2 columns, but expected 1"):
         MixupERegressor().fit(X, X[:, 0], X_val=X, y_val=X[:, :2])
 
@@ -248,6 +265,12 @@ def test_a_loss_that_becomes_non_finite(iris):
     with pytest.raises(FloatingPointError, match=r"non-finite in epoch 1, batch \d+: mixup_loss="):
         classifier.fit(X, y)
     assert not hasattr(classifier, "net_")
+
+
+def test_weights_that_become_non_finite_in_the_last_step(iris):
+    classifier = MixupEClassifier(optimizer="sgd", lr=1e38, max_epochs=1, batch_size=1000)
+    with pytest.raises(FloatingPointError, match="The weights of .* became non-finite in the last"):
+        classifier.fit(iris[0] * 1e3, iris[1])
 
 
 def test_an_unfitted_estimator_says_so(iris):

@@ -42,11 +42,9 @@ def test_a_subset_stays_a_subset():
     assert sorted(rows_of(batches).tolist()) == [1, 5, 7]
 
 
-def test_order_is_new_each_time_and_follows_the_seed():
-    first, second = (
-        Batches(np.arange(50), shuffle=True, random_state=np.random.default_rng(0))
-        for _ in range(2)
-    )
+@pytest.mark.parametrize("seed", [lambda: 0, lambda: np.random.default_rng(0)])
+def test_order_is_new_each_time_and_follows_the_seed(seed):
+    first, second = (Batches(np.arange(50), shuffle=True, random_state=seed()) for _ in range(2))
     epoch = rows_of(first)
     assert torch.equal(epoch, rows_of(second))
     assert not torch.equal(epoch, rows_of(first))
@@ -95,3 +93,9 @@ def test_a_read_only_array_is_no_reason_to_warn():
     X = np.zeros((4, 2))
     X.flags.writeable = False
     assert len(rows_of(Batches(X))) == 4
+
+
+def test_arrays_that_torch_does_not_take_as_they_are():
+    X = np.arange(6.0).reshape(3, 2)
+    for other in (X[::-1], X.astype(">f8"), np.asfortranarray(X)[:, ::-1]):
+        assert np.array_equal(rows_of(Batches(other)).numpy(), other)

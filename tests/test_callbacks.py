@@ -8,7 +8,7 @@ from sklearn.preprocessing import StandardScaler
 from skorch.callbacks import EarlyStopping, EpochScoring, LRScheduler
 
 from mixupe_sklearn import MixupEClassifier, MixupERegressor
-from mixupe_sklearn._base import HAS_CALLBACKS
+from mixupe_sklearn._tasks import HAS_CALLBACKS
 
 needs_callbacks = pytest.mark.skipif(
     not HAS_CALLBACKS, reason="this scikit-learn has no callbacks (before 1.9)"

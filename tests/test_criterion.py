@@ -6,7 +6,6 @@ import torch
 from torch import nn
 
 from mixupe_sklearn import Draw, MixupELoss
-from mixupe_sklearn._mixing import mix
 from mixupe_sklearn._penalty import HEADS, one_minus_lam_mean
 from mixupe_sklearn.modules import MLP
 
@@ -128,7 +127,7 @@ def test_alpha_zero_equals_erm_bit_for_bit(method):
     )
 
 
-def test_eta_and_its_sign_matter():
+def test_eta_matters():
     # Negative control of the two tests above.
     assert not same_step(
         MixupELoss(eta=0.5, alpha=1.0, random_state=0),
@@ -189,23 +188,27 @@ def test_a_lam_for_each_sample():
     assert abs(criterion(module, X, y, draw=draw).mixup_loss - expected) < 1e-12
 
 
-@pytest.mark.parametrize("penalty", ["logit", "directional"])
-def test_hidden_mixing_at_each_stage_equals_mixing_by_hand(penalty):
-    module, X, y, _ = make_step()
-    criterion = MixupELoss(mix_at="hidden", alpha=1.0, eta=0.4, penalty=penalty)
-    onehot = nn.functional.one_hot(y, 3).double()
-    for stage in (1, 2):
-        parts = criterion(module, X, y, draw=DRAW._replace(stage=stage))
-        state = X
-        for layer in module.stages[:stage]:
-            state = layer(state)
-        mixed = mix(state, DRAW.lam, DRAW.partner)
-        for layer in module.stages[stage:]:
-            mixed = layer(mixed)
-        targets = mix(onehot, DRAW.lam, DRAW.partner)
-        expected = nn.functional.cross_entropy(mixed, targets)
-        assert abs(parts.mixup_loss - expected) < 1e-12
-        assert torch.isfinite(parts.loss)
+@pytest.mark.parametrize(
+    ("method", "penalty"),
+    [("mixupe", "logit"), ("mixupe", "directional"), ("erm+penalty", "directional")],
+)
+@pytest.mark.parametrize("stage", [1, 2])
+def test_hidden_mixing_at_each_stage_equals_the_rest_of_the_network_by_itself(
+    method, penalty, stage
+):
+    # What is mixed and penalised is the network after the stage, fed with the hidden states.
+    module, X, y, weight = make_step()
+    criterion = MixupELoss(method=method, mix_at="hidden", alpha=1.0, eta=0.4, penalty=penalty)
+    draw = DRAW if method == "mixupe" else Draw()
+    parts = criterion(module, X, y, weight, draw=draw._replace(stage=stage))
+    state = nn.Sequential(*module.stages[:stage])(X).detach()
+    rest = nn.Sequential(*module.stages[stage:])
+    X_mean = (weight[:, None] * state).sum(dim=0) / weight.sum()
+    alone = MixupELoss(method=method, alpha=1.0, eta=0.4, penalty=penalty, X_mean=X_mean)
+    expected = alone(rest, state, y, weight, draw=DRAW)
+    assert abs(parts.mixup_loss - expected.mixup_loss) < 1e-12
+    assert abs(parts.penalty_term - expected.penalty_term) < 1e-12
+    assert abs(parts.loss - expected.loss) < 1e-12
 
 
 def test_hidden_stages_are_drawn_for_each_batch_and_never_the_input():
@@ -272,6 +275,18 @@ def test_two_passes_move_batch_norms_statistics_as_plain_mixup_does(penalty):
     assert not all(torch.equal(mixup[name], one_pass[name]) for name in buffers)
 
 
+def test_layers_that_are_not_in_training_keep_their_statistics_in_a_clean_pass():
+    _, X, y, _ = make_step()
+    norm = nn.BatchNorm1d(5).double().eval()
+    norm.running_mean.fill_(3.0)
+    module = nn.Sequential(norm, nn.Linear(5, 3).double())
+    one, two = (
+        MixupELoss(alpha=1.0, eta=0.5, single_pass=single)(module, X, y, draw=DRAW).loss
+        for single in (True, False)
+    )
+    assert abs(one - two) < 1e-12
+
+
 def test_batch_norm_tracks_again_after_a_clean_pass():
     module = MLP(5, 3, batch_norm=True).double()
     _, X, y, _ = make_step()
@@ -317,6 +332,10 @@ def test_equal_seeds_draw_alike_and_none_follows_torchs_generator():
             {"head": "logit"},
             "Got head='logit', but expected one of 'softmax', 'sigmoid', 'squared'.",
         ),
+        (
+            {"random_state": "a"},
+            "Got random_state='a', but expected a whole number, a numpy Generator or None.",
+        ),
         ({"single_pass": "no"}, "Got single_pass='no', but expected True or False."),
     ],
 )
@@ -339,3 +358,18 @@ def test_wrong_batches_get_one_sentence():
         MixupELoss()(module, torch.ones(8, 5, dtype=torch.int64), y)
     with pytest.raises(ValueError, match=r"Got module output \(8, 1, 5\)"):
         MixupELoss(method="erm")(nn.Unflatten(1, (1, 5)), X, y)
+    for weight in (torch.ones(8, 1), torch.ones(1), torch.ones(7)):
+        with pytest.raises(
+            ValueError, match=r"Got sample_weight of shape \(.*\), but expected \(8,\)"
+        ):
+            MixupELoss()(module, X, y, weight)
+        with pytest.raises(ValueError, match="Got sample_weight of shape"):
+            MixupELoss().clean_loss(module(X), y, weight)
+    with pytest.raises(ValueError, match="Got 1 targets for 8 rows, but expected one a row."):
+        MixupELoss(method="erm")(module, X, y[:1])
+    with pytest.raises(ValueError, match="Got 0 targets for 0 rows"):
+        MixupELoss(method="erm")(module, X[:0], y[:0])
+    with pytest.raises(ValueError, match="Got targets from -1.0 to 1.0, but expected 0 to 1."):
+        MixupELoss(head="sigmoid")(module, X, 2.0 * torch.eye(8)[:, :3] - 1)
+    with pytest.raises(ValueError, match="Got draw.stage=1, but expected below 1."):
+        MixupELoss()(module, X, y, draw=DRAW._replace(stage=1))

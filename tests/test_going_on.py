@@ -1,8 +1,13 @@
 """partial_fit, warm_start, and training that is interrupted."""
 
+import copy
+import gc
+import weakref
+
 import numpy as np
 import pytest
-from skorch.callbacks import Callback
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from skorch.callbacks import Callback, EarlyStopping
 
 from mixupe_sklearn import MixupEClassifier, MixupERegressor
 
@@ -107,6 +112,107 @@ def test_warm_start_refuses_new_labels(small_digits):
         classifier.fit(X, np.where(y == 0, 10, y))
 
 
+def test_changed_parameters_are_followed(small_digits):
+    X, y = small_digits
+    for go_on in (
+        lambda estimator: estimator.partial_fit(X, y),
+        lambda estimator: estimator.set_params(warm_start=True, max_epochs=1).fit(X, y),
+    ):
+        first = MixupEClassifier(max_epochs=2, random_state=0).fit(X, y)
+        changed, kept = copy.deepcopy(first), copy.deepcopy(first)
+        changed.set_params(
+            lr=0.01, weight_decay=0.5, batch_size=30, alpha=2.0, eta=1.0, method="mixup"
+        )
+        go_on(changed), go_on(kept)
+        assert not np.array_equal(changed.predict_proba(X), kept.predict_proba(X))
+        net = changed.net_
+        assert net.optimizer_.param_groups[0]["lr"] == 0.01
+        assert net.optimizer_.param_groups[0]["weight_decay"] == 0.5
+        assert net.batch_size == 30
+        assert (net.criterion_.alpha, net.criterion_.eta, net.criterion_.method) == (
+            2.0,
+            1.0,
+            "mixup",
+        )
+
+
+def test_a_class_weight_that_is_changed_is_followed(small_digits):
+    X, y = small_digits
+    first = MixupEClassifier(max_epochs=2, random_state=0, warm_start=True).fit(X, y)
+    changed, kept = copy.deepcopy(first), copy.deepcopy(first)
+    changed.set_params(class_weight={3: 50.0}).fit(X, y)
+    kept.fit(X, y)
+    assert (changed.predict(X) == 3).sum() > (kept.predict(X) == 3).sum()
+
+
+def test_early_stopping_may_be_switched_on_later(small_digits):
+    X, y = small_digits
+    classifier = MixupEClassifier(max_epochs=2, random_state=0, warm_start=True).fit(X, y)
+    classifier.set_params(early_stopping=True, max_epochs=50, n_iter_no_change=2, tol=10.0)
+    assert classifier.fit(X, y).n_iter_ == 2 + 3
+
+
+def test_going_on_sets_the_same_rows_aside(small_digits):
+    X, y = small_digits
+    estimator = MixupEClassifier(early_stopping=True, random_state=0)
+    rows = estimator._rows(X, y, None, is_new=True, learn=True)
+    estimator._spawn_generators()
+    first, second = (estimator._set_aside(rows)[1].index for _ in range(2))
+    assert np.array_equal(first, second)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"module_params": {"d_hidden": (8,)}}, {"optimizer": "sgd"}, {"callbacks": [Callback()]}],
+    ids=["module_params", "optimizer", "callbacks"],
+)
+def test_what_a_network_cannot_change_is_refused(small_digits, change):
+    X, y = small_digits
+    classifier = MixupEClassifier(max_epochs=1, warm_start=True).fit(X, y).set_params(**change)
+    (name,) = change
+    for method in (classifier.fit, classifier.partial_fit):
+        with pytest.raises(
+            ValueError, match=f"Got a new value of {name}, but expected that of the"
+        ):
+            method(X, y)
+
+
+@pytest.mark.parametrize(
+    ("params", "data"),
+    [
+        ({"module_params": {"n_outputs": 7}}, {}),
+        ({"optimizer": "sgd", "lr": 1e30}, {}),
+        ({"random_state": "a"}, {}),
+        ({}, {"X_val": np.zeros((2, 3)), "y_val": [0, 1]}),
+        ({}, {"sample_weight": -np.ones(300)}),
+    ],
+    ids=["module", "explosion", "seed", "validation", "weights"],
+)
+@pytest.mark.parametrize("estimator_class", [MixupEClassifier, MixupERegressor])
+def test_a_fit_that_fails_leaves_the_old_model_or_none(small_digits, estimator_class, params, data):
+    X, y = small_digits
+    fitted = estimator_class(random_state=0, max_epochs=3).fit(X, y)
+    expected = fitted.predict(X)
+    for estimator in (fitted, estimator_class(random_state=0)):
+        estimator.set_params(**params)
+        with pytest.raises((ValueError, FloatingPointError)):
+            estimator.fit(X[:, ::-1] + 100, 1000 - y, **data)
+    assert np.array_equal(fitted.predict(X), expected)
+    with pytest.raises(NotFittedError):
+        estimator.predict(X)
+
+
+def test_a_fit_that_fails_does_not_keep_the_data(small_digits):
+    X, y = small_digits[0].copy(), small_digits[1]
+    reference = weakref.ref(X)
+    classifier = MixupEClassifier(optimizer="sgd", lr=1e30)
+    with pytest.raises(FloatingPointError):
+        classifier.fit(X, y)
+    del X
+    gc.collect()
+    assert reference() is None
+
+
 class Interrupt(Callback):
     """Stands for the user's Ctrl-C in the middle of the third epoch."""
 
@@ -115,28 +221,22 @@ class Interrupt(Callback):
             raise KeyboardInterrupt
 
 
-def test_an_interrupted_fit_keeps_what_was_finished(small_digits, monkeypatch):
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_an_interrupted_fit_keeps_what_was_finished(small_digits, early_stopping):
     X, y = small_digits
-    make_callbacks = "mixupe_sklearn._training._make_callbacks"
-    from mixupe_sklearn import _training
-
-    original = _training._make_callbacks
-    monkeypatch.setattr(make_callbacks, lambda settings: [*original(settings), Interrupt()])
-    classifier = MixupEClassifier(max_epochs=9, random_state=0)
-    with pytest.warns(match="Training was interrupted after 2 epochs"):
+    classifier = MixupEClassifier(
+        max_epochs=9, random_state=0, callbacks=[Interrupt()], early_stopping=early_stopping
+    )
+    with pytest.warns(
+        ConvergenceWarning, match="interrupted after 2 epochs; what was learned"
+    ) as caught:
         classifier.fit(X, y)
+    assert caught[0].filename == __file__
     assert classifier.n_iter_ == len(classifier.loss_curve_) == 2
     assert classifier.predict(X).shape == y.shape
 
 
-def test_a_failed_fit_does_not_look_fitted(small_digits):
-    X, y = small_digits
-
-    class Fail(Callback):
-        def on_epoch_end(self, net, **kwargs):
-            raise RuntimeError("from a callback")
-
-    classifier = MixupEClassifier(callbacks=[Fail()])
-    with pytest.raises(RuntimeError, match="from a callback"):
-        classifier.fit(X, y)
-    assert not hasattr(classifier, "net_")
+def test_a_callback_that_ends_training_is_no_interruption(small_digits):
+    stop = EarlyStopping(monitor="train_loss", patience=2, threshold=10.0, threshold_mode="abs")
+    classifier = MixupEClassifier(max_epochs=50, callbacks=[stop]).fit(*small_digits)
+    assert classifier.n_iter_ == 3

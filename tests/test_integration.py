@@ -20,7 +20,12 @@ from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from mixupe_sklearn import MixupEClassifier, MixupERegressor, make_mixupe_pipeline
+from mixupe_sklearn import (
+    MixupEClassifier,
+    MixupERegressor,
+    make_mixupe_pipeline,
+    make_preprocessor,
+)
 
 
 @pytest.fixture
@@ -161,11 +166,12 @@ def test_weights_are_routed_through_a_pipeline(cancer):
 @pytest.mark.usefixtures("routing")
 def test_weights_are_routed_through_a_search(cancer):
     X, y = cancer
-    weight = np.where(y == "benign", 1.0, 3.0)
+    weight = np.where(y == "benign", 1.0, 0.0)
     classifier = MixupEClassifier(random_state=0, max_epochs=2).set_fit_request(sample_weight=True)
-    classifier.set_score_request(sample_weight=True)
-    search = GridSearchCV(classifier, {"alpha": [0.1, 1.0]}, cv=3)
-    assert search.fit(X, y, sample_weight=weight).best_score_ > 0.5
+    classifier.set_score_request(sample_weight=False)
+    search = GridSearchCV(classifier, {"alpha": [0.1, 1.0]}, cv=3).fit(X, y, sample_weight=weight)
+    # Rows of weight zero are removed: only one class was ever seen.
+    assert search.best_estimator_.classes_.tolist() == ["benign"]
 
 
 @pytest.mark.usefixtures("routing")
@@ -271,7 +277,8 @@ def test_modules_by_class_function_and_name(digits, module, module_params, penal
 
 
 @pytest.mark.parametrize(
-    "optimizer", ["adam", "adamw", "nadam", "rmsprop", "sgd", torch.optim.Adagrad]
+    "optimizer",
+    ["adam", "adamw", "nadam", "rmsprop", "sgd", torch.optim.Adagrad, torch.optim.Rprop],
 )
 def test_optimizers(digits, optimizer):
     X, y = digits
@@ -300,3 +307,70 @@ def test_many_threads_may_predict_at_once(digits):
         joblib.delayed(classifier.predict_proba)(X) for _ in range(40)
     )
     assert all(np.array_equal(result, expected) for result in results)
+
+
+def test_training_uses_few_threads_and_prediction_few_rows_at_a_time(digits):
+    X, y = digits
+    seen = []
+
+    class Watch(torch.nn.Linear):
+        def forward(self, rows):
+            seen.append((self.training, torch.get_num_threads(), len(rows)))
+            return super().forward(rows)
+
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        classifier = MixupEClassifier(
+            module=Watch, module_params={"in_features": 64, "out_features": 10}, max_epochs=1
+        ).fit(X, y)
+        assert {n_threads for training, n_threads, _ in seen if training} == {1}
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    many = np.tile(X, (10, 1))
+    seen.clear()
+    assert classifier.predict(many).shape == (len(many),)
+    assert max(n_rows for _, _, n_rows in seen) <= 8192
+    assert len(seen) == 3
+
+
+def test_a_lazy_module_is_trained_in_all_its_parts(digits):
+    X, y = digits
+
+    def lazy(n_outputs):
+        return torch.nn.Sequential(
+            torch.nn.LazyLinear(32), torch.nn.ReLU(), torch.nn.Linear(32, n_outputs)
+        )
+
+    first = MixupEClassifier(module=lazy, max_epochs=1, random_state=0).fit(X, y)
+    more = MixupEClassifier(module=lazy, max_epochs=20, random_state=0).fit(X, y)
+    pairs = zip(first.net_.module_.parameters(), more.net_.module_.parameters(), strict=True)
+    assert all(not torch.equal(*pair) for pair in pairs)
+    assert more.score(X, y) > 0.9
+
+
+@pytest.mark.parametrize("switch", [torch.no_grad, torch.inference_mode])
+def test_fit_works_where_gradients_are_switched_off(small_digits, switch):
+    X, y = small_digits
+    outside = MixupEClassifier(max_epochs=2, random_state=0).fit(X, y)
+    with switch():
+        inside = MixupEClassifier(max_epochs=2, random_state=0).fit(X, y)
+    assert np.array_equal(inside.predict_proba(X), outside.predict_proba(X))
+
+
+def test_half_precision_tensors_come_in(small_digits):
+    X, y = torch.as_tensor(small_digits[0]).bfloat16(), small_digits[1]
+    classifier = MixupEClassifier(max_epochs=2, random_state=0).fit(X, y)
+    assert classifier.predict(X).shape == y.shape
+
+
+def test_pandas_output_of_the_preprocessor():
+    frame = pd.DataFrame({"size": [1.0, None, 3.0], "city": ["Oslo", "Bonn", None]})
+    output = make_preprocessor().set_output(transform="pandas").fit_transform(frame)
+    assert list(output.columns) == [
+        "numbers__size",
+        "categories__city_Bonn",
+        "categories__city_Oslo",
+    ]
+    assert output.notna().all().all()

@@ -4,6 +4,7 @@ import copy
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
@@ -16,6 +17,7 @@ from skorch.callbacks import (
     LRScheduler,
 )
 from skorch.dataset import Dataset
+from skorch.exceptions import NotInitializedError
 from skorch.helper import predefined_split
 
 from mixupe_sklearn import MixupENet, MixupENetRegressor
@@ -65,12 +67,13 @@ def test_equal_torch_seeds_give_equal_nets(data):
 def test_skorch_callbacks_work(data, tmp_path):
     callbacks = [
         ("schedule", LRScheduler("StepLR", step_size=1, gamma=0.5)),
-        ("stop", EarlyStopping(patience=2)),
-        ("checkpoint", Checkpoint(dirname=tmp_path, load_best=True)),
+        ("stop", EarlyStopping(patience=2, threshold=10.0, threshold_mode="abs")),
+        ("checkpoint", Checkpoint(dirname=tmp_path)),
         ("clip", GradientNormClipping(0.5)),
         ("train_acc", EpochScoring("accuracy", on_train=True, lower_is_better=False)),
     ]
     net = make_net(callbacks=callbacks, max_epochs=6).fit(*data)
+    assert len(net.history) == 3  # no epoch falls by ten: stopped after two more than the first
     assert (tmp_path / "params.pt").exists()
     assert [row["event_lr"] for row in net.history[:2]] == [0.001, 0.0005]
     assert net.score(*data) > 0.5
@@ -163,6 +166,48 @@ def test_any_data_set_works_through_a_data_loader(data):
     assert isinstance(net.get_iterator(Dataset(X, y)), Batches)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [{"iterator_train__num_workers": 0}, {"iterator_valid__pin_memory": False}],
+    ids=str,
+)
+def test_arguments_of_a_data_loader_bring_one(data, settings):
+    net = make_net(max_epochs=1, **settings).fit(*data)
+    iterators = [net.get_iterator(net.get_dataset(*data), training=t) for t in (True, False)]
+    assert sum(isinstance(it, torch.utils.data.DataLoader) for it in iterators) == 1
+
+
+def test_a_net_that_is_not_fitted_says_so(data):
+    for method in ("predict", "predict_proba"):
+        with pytest.raises(NotInitializedError, match="not initialized yet"):
+            getattr(make_net(), method)(data[0])
+
+
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable:UserWarning")
+def test_wrong_weights_and_data_frames_get_a_sentence(data):
+    X, y = data
+    weight = np.ones(len(X), dtype="float32")
+    with pytest.raises(
+        ValueError, match=r"Got sample_weight of shape \(50, 1\), but expected \(50,\)"
+    ):
+        make_net().fit(X, y, sample_weight=weight[:, None])
+    with pytest.raises(ValueError, match="Got sample_weight=-1.0, but expected numbers >= 0."):
+        make_net().fit(X, y, sample_weight=-weight)
+    with pytest.raises(TypeError, match="pass a data frame as a float array"):
+        MixupENet(Columns, verbose=0).fit(pd.DataFrame(X), y)
+
+
+class Columns(torch.nn.Module):
+    """What skorch makes of a data frame: a keyword for each column."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 10)
+
+    def forward(self, **columns):
+        return self.layer(torch.cat(list(columns.values()), dim=1))
+
+
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_sigmoid_heads(data, n_outputs):
     X, y = data
@@ -190,8 +235,9 @@ def test_clone_pickle_copy_and_search(data):
     net.fit(X, y)
     for same in (pickle.loads(pickle.dumps(net)), copy.deepcopy(net)):
         assert np.array_equal(same.predict_proba(X), net.predict_proba(X))
-    search = GridSearchCV(make_net(max_epochs=1), {"criterion__eta": [0.0, 0.1]}, cv=2)
-    assert search.fit(X, y).best_params_["criterion__eta"] in (0.0, 0.1)
+    # Without an epoch's worth of learning rate nothing is learned: the search must see it.
+    search = GridSearchCV(make_net(max_epochs=2), {"lr": [1e-9, 0.001]}, cv=2)
+    assert search.fit(X, y).best_params_ == {"lr": 0.001}
 
 
 @pytest.mark.parametrize(("n_rows", "n_batches"), [(101, 2), (100, 2), (102, 3)])

@@ -1,5 +1,6 @@
 """Equal seeds, equal results; and nobody else's generators are touched."""
 
+import joblib
 import numpy as np
 import pytest
 import torch
@@ -97,3 +98,18 @@ def test_a_rows_prediction_does_not_depend_on_its_company(digits):
     together = estimator.predict_proba(X[:100])
     alone = np.vstack([estimator.predict_proba(X[i : i + 1]) for i in range(100)])
     assert np.allclose(together, alone, atol=1e-7, rtol=0)
+
+
+def test_equal_seeds_give_equal_results_in_threads(iris):
+    X, y = iris
+
+    def fit(seed):
+        return MixupEClassifier(random_state=seed, max_epochs=3).fit(X, y).predict_proba(X)
+
+    expected = [fit(seed) for seed in range(3)]
+    before = global_states()
+    results = joblib.Parallel(n_jobs=4, backend="threading")(
+        joblib.delayed(fit)(i % 3) for i in range(24)
+    )
+    assert all(np.array_equal(result, expected[i % 3]) for i, result in enumerate(results))
+    assert global_states() == before

@@ -24,14 +24,14 @@ MODULES = {
 FLOORS = [
     ["_mixing", "_penalty", "_checks", "_forward", "_random", "modules", "modules.mlp"],
     ["_batches", "_criterion", "_hardware"],
-    ["_net", "_callbacks", "_inputs"],
+    ["_net", "_callbacks", "_inputs", "_labels", "_tasks"],
     ["_training"],
     ["_base"],
     ["_classifier", "_regressor"],
     ["preprocessing"],
     [""],
 ]
-MAY_IMPORT_SKLEARN = {"_base", "_classifier", "_regressor", "preprocessing"}
+MAY_IMPORT_SKLEARN = {"_base", "_labels", "_tasks", "_classifier", "_regressor", "preprocessing"}
 MAY_IMPORT_SKORCH = {"_net", "_callbacks"}
 
 

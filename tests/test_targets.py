@@ -121,3 +121,11 @@ def test_fit_and_predict_leave_the_users_arrays_alone(small_digits):
     copies = X.copy(), y.copy(), weight.copy()
     MixupEClassifier(max_epochs=2).fit(X, y, sample_weight=weight).predict(X)
     assert all(np.array_equal(*pair) for pair in zip((X, y, weight), copies, strict=True))
+
+
+@pytest.mark.parametrize("factor", [1e200, 1e-300, 1e-20])
+def test_targets_of_any_scale(diabetes, factor):
+    X, y = diabetes
+    plain = MixupERegressor(random_state=0, max_epochs=2).fit(X, y).predict(X)
+    scaled = MixupERegressor(random_state=0, max_epochs=2).fit(X, factor * y).predict(X)
+    assert np.allclose(scaled / factor, plain, rtol=1e-4)

@@ -138,7 +138,7 @@ def test_balanced_gives_classes_equal_totals_also_under_sample_weights(small_dig
     X, y = small_digits
     weight = np.random.default_rng(0).integers(1, 4, len(X)).astype(float)
     estimator = MixupEClassifier(class_weight="balanced")
-    rows = estimator._rows(X, y, weight, reset=True, learn=True)
+    rows = estimator._rows(X, y, weight, is_new=True, learn=True)
     totals = np.bincount(rows.targets, weights=rows.weight)
     assert np.allclose(totals, totals[0])
 
@@ -152,8 +152,30 @@ def test_a_class_of_weight_zero_is_known_and_never_learned(small_digits):
 
 def test_class_weight_for_several_labels(several_labels):
     X, Y = several_labels
-    estimator = MixupEClassifier(class_weight="balanced", random_state=0, max_epochs=3)
-    assert estimator.fit(X, Y).predict(X).shape == Y.shape
+    counts = []
+    for class_weight in (None, [{0: 1, 1: 1}, {0: 1, 1: 1}, {0: 1, 1: 30}]):
+        classifier = MixupEClassifier(class_weight=class_weight, random_state=0, max_epochs=5)
+        counts.append(classifier.fit(X, Y).predict(X)[:, 2].mean())
+    assert counts[0] < counts[1]
+    balanced = MixupEClassifier(class_weight="balanced", random_state=0, max_epochs=5).fit(X, Y)
+    plain = MixupEClassifier(random_state=0, max_epochs=5).fit(X, Y)
+    assert not np.array_equal(balanced.predict_proba(X), plain.predict_proba(X))
+
+
+def test_a_fold_may_lack_a_class_that_has_a_weight(small_digits):
+    X, y = small_digits
+    part = y > 0
+    estimator = MixupEClassifier(class_weight=dict.fromkeys(range(10), 2.0), max_epochs=1)
+    assert len(estimator.fit(X[part], y[part]).classes_) == 9
+
+
+def test_rows_of_weight_zero_may_hold_anything(small_digits):
+    X, y = small_digits[0].copy(), small_digits[1]
+    weight = np.ones(len(X))
+    weight[:10], X[:10] = 0, np.nan
+    kept = MixupEClassifier(max_epochs=2, random_state=0).fit(X, y, sample_weight=weight)
+    removed = MixupEClassifier(max_epochs=2, random_state=0).fit(X[10:], y[10:])
+    assert np.array_equal(kept.predict_proba(X[10:]), removed.predict_proba(X[10:]))
 
 
 def test_validation_weights_count(small_digits):

@@ -1,6 +1,8 @@
 """The multi-layer perceptron of the paper's tabular experiments."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from numbers import Integral
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -11,6 +13,11 @@ ACTIVATIONS = {
     "tanh": nn.Tanh,
     "identity": nn.Identity,
 }
+
+
+def _as_list(widths: Any) -> list[Any]:
+    # A single number is no sequence: it becomes a list with an entry that no one takes for a width.
+    return list(widths) if isinstance(widths, Iterable) else [None]
 
 
 class MLP(nn.Module):
@@ -67,6 +74,10 @@ class MLP(nn.Module):
         if activation not in ACTIVATIONS:
             known = ", ".join(repr(name) for name in ACTIVATIONS)
             raise ValueError(f"Got activation={activation!r}, but expected one of {known}.")
+        if not all(isinstance(width, Integral) and int(width) > 0 for width in _as_list(d_hidden)):
+            raise ValueError(
+                f"Got d_hidden={d_hidden!r}, but expected a sequence of widths such as (128, 128)."
+            )
         self.stages = nn.ModuleList()
         width = n_features
         for d_layer in d_hidden:

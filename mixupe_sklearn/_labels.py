@@ -1,0 +1,149 @@
+"""Labels to targets and back: classes of any type, or several yes/no labels a row."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import column_or_1d
+
+from mixupe_sklearn._checks import Number
+
+
+def unique_labels(y: Any) -> np.ndarray:
+    """Sorted labels, or one sentence where they cannot be sorted."""
+    try:
+        return np.unique(y)
+    except TypeError:
+        kinds = sorted({type(label).__name__ for label in y})
+        raise ValueError(
+            f"Got labels of the types {', '.join(kinds)} in y, but expected one type."
+        ) from None
+
+
+def has_several_labels(y: Any) -> bool:
+    """Whether rows have several labels each, as a matrix of two values."""
+    return type_of_target(y).startswith("multilabel")
+
+
+def class_factors(
+    class_weight: Any, classes: np.ndarray, y: np.ndarray, weight: np.ndarray | None
+) -> np.ndarray | None:
+    """What the rows of each class are weighted with; None for no class weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> classes, y = np.array(["a", "b"]), np.array(["a", "b", "b", "b"])
+    >>> class_factors({"b": 2}, classes, y, None)
+    array([1., 2.])
+    >>> class_factors("balanced", classes, y, None)
+    array([2.        , 0.66666667])
+    """
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        totals = np.bincount(np.searchsorted(classes, y), weights=weight)
+        return totals.sum() / (len(totals) * totals)
+    if not isinstance(class_weight, Mapping):
+        raise ValueError(
+            f"Got class_weight={class_weight!r}, but expected a dict, 'balanced' or None."
+        )
+    labels = classes.tolist()
+    unknown = [label for label in class_weight if label not in labels]
+    if unknown and any(label not in class_weight for label in labels):
+        # Where all labels have a weight, more are no typing error: a fold may lack a class.
+        raise ValueError(
+            f"Got class_weight for the label {unknown[0]!r}, but expected some of {labels[:20]}."
+        )
+    factors = [class_weight.get(label, 1.0) for label in labels]
+    is_number = Number("a number >= 0")
+    if not all(is_number.accepts(factor) for factor in factors):
+        raise ValueError(f"Got class_weight={class_weight!r}, but expected numbers >= 0.")
+    return np.array(factors, dtype=np.float64)
+
+
+class Labels(NamedTuple):
+    """What a classifier knows of its labels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> labels = Labels.learned_from(np.array(["no", "yes", "no"]))
+    >>> labels.encode(np.array(["yes", "no"]), "y")
+    array([1, 0])
+    >>> labels.decode(np.array([[0.2, 0.8]]))
+    array(['yes'], dtype='<U3')
+    """
+
+    classes: np.ndarray
+    are_several: bool = False
+
+    @classmethod
+    def learned_from(cls, y: np.ndarray) -> "Labels":
+        """Learn the classes, or the number of labels a row, from training targets."""
+        if y.ndim == 1 and y.dtype == object:
+            unique_labels(y)  # scikit-learn would fail on mixed types, with a puzzle
+        check_classification_targets(y)
+        if type_of_target(y) == "multiclass-multioutput":
+            raise ValueError(
+                f"Got y of shape {y.shape} with several classes a column, but expected one column "
+                f"of labels, or a matrix of zeros and ones."
+            )
+        if has_several_labels(y):
+            return cls(np.arange(y.shape[1]), are_several=True)
+        return cls(unique_labels(column_or_1d(y, warn=True)))
+
+    def encode(self, y: Any, name: str) -> np.ndarray:
+        """Class numbers, or a matrix of zeros and ones in single precision."""
+        if self.are_several:
+            return self._encode_several(y, name)
+        y = column_or_1d(y)
+        unknown = np.setdiff1d(unique_labels(y), self.classes)
+        if len(unknown):
+            raise ValueError(
+                f"Got the labels {unknown.tolist()[:5]} in {name}, but expected some of "
+                f"{self.classes.tolist()[:20]}, the labels of the first fit, or announced as "
+                f"classes at the first call of partial_fit."
+            )
+        return np.searchsorted(self.classes, y)
+
+    def _encode_several(self, y: Any, name: str) -> np.ndarray:
+        targets = np.asarray(y.toarray() if sparse.issparse(y) else y)
+        is_fit = targets.ndim == 2 and targets.shape[1] == len(self.classes)
+        if not (is_fit and np.isin(targets, (0, 1)).all()):
+            raise ValueError(
+                f"Got {name} of shape {targets.shape} with values from {targets.min()} to "
+                f"{targets.max()}, but expected zeros and ones in {len(self.classes)} columns."
+            )
+        return targets.astype(np.float32)
+
+    def decode(self, proba: np.ndarray) -> np.ndarray:
+        """The most probable class of each row, or the labels above one half."""
+        if self.are_several:
+            return (proba > 0.5).astype(np.int64)
+        return self.classes[proba.argmax(axis=1)]
+
+    def factors(self, class_weight: Any, y: Any, weight: np.ndarray | None) -> Any:
+        """What ``weigh`` is to multiply rows with, learned from the training rows."""
+        if not self.are_several:
+            return class_factors(class_weight, self.classes, column_or_1d(y), weight)
+        is_known = class_weight is None or isinstance(class_weight, list)
+        if not (is_known or (isinstance(class_weight, str) and class_weight == "balanced")):
+            raise ValueError(
+                f"Got class_weight={class_weight!r}, but expected a list of a dict for each label, "
+                f"'balanced' or None."
+            )
+        return class_weight
+
+    def weigh(
+        self, targets: np.ndarray, weight: np.ndarray | None, factors: Any
+    ) -> np.ndarray | None:
+        """Weights of rows, times those of their classes."""
+        if factors is None:
+            return weight
+        several = self.are_several
+        by_class = compute_sample_weight(factors, targets) if several else factors[targets]
+        return by_class if weight is None else by_class * weight
