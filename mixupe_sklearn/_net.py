@@ -220,6 +220,14 @@ class MixupENet(_MixupEStep, NeuralNetClassifier):
     True
     """
 
+    def check_data(self, X: Any, y: Any = None) -> None:
+        """Learn the classes; of rows in memory only the targets are looked at, none is copied."""
+        rows = _rows_in_memory(X) if y is None else None
+        if rows is not None and rows[1] is not None:
+            _, y, indices = rows
+            y = y if indices is None else y[indices]
+        super().check_data(X, y)
+
     def _get_predict_nonlinearity(self) -> Callable[[Tensor], Tensor]:
         mean_of = super()._get_predict_nonlinearity()
         if self.criterion_.head != "sigmoid":

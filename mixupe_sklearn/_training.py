@@ -2,8 +2,8 @@
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -254,8 +254,9 @@ def _datasets(net: Any, train: Rows, valid: Rows | None, X_mean: np.ndarray) -> 
         return whole, None
     if train.index is None or valid.index is None:
         return whole, fixed_validation(make_dataset(*_as_tensors(net, valid, X_mean)))
-    aside = Subset(whole, valid.index.tolist())
-    return Subset(whole, train.index.tolist()), fixed_validation(aside)
+    # Arrays, though Subset's type asks for a sequence: a list of a million numbers is no small one.
+    aside = Subset(whole, cast(Sequence[int], valid.index))
+    return Subset(whole, cast(Sequence[int], train.index)), fixed_validation(aside)
 
 
 def _as_tensors(net: Any, rows: Rows, X_mean: np.ndarray) -> tuple[Any, Tensor, Tensor | None]:
