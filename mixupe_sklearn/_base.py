@@ -34,6 +34,7 @@ from mixupe_sklearn._training import (
     logits_of,
     make_net,
     n_module_outputs,
+    readable,
     set_head,
     train_net,
     update_net,
@@ -300,11 +301,9 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator):
                 end=tasks.end_epoch if tasks else lambda: None,
                 show_bar=tasks is not None and self.verbose == 1,
             )
-        new_rows = self.net_.history[len(self.history_) :]
-        self.history_ += [
-            {key: value for key, value in row.items() if key != "batches"} for row in new_rows
-        ]
-        self.loss_curve_ += [row["train_loss"] for row in new_rows]
+        new_rows = [readable(row) for row in self.net_.history[len(self.history_) :]]
+        self.history_ = self.history_ + new_rows
+        self.loss_curve_ = self.loss_curve_ + [row["train_loss"] for row in new_rows]
         self.n_iter_ = len(self.history_)
         if not is_complete:
             warn_user(

@@ -164,11 +164,14 @@ def update_net(net: Any, settings: Mapping[str, Any]) -> None:
         setattr(net.criterion_, name, settings[name])
         setattr(net, f"criterion__{name}", settings[name])
     net.batch_size = settings["batch_size"]
-    for name, former in (("lr", net.lr), ("weight_decay", net.optimizer__weight_decay)):
-        if settings[name] != former:  # else a schedule may have moved it on purpose
-            for group in net.optimizer_.param_groups:
-                group[name] = settings[name]
-    net.lr, net.optimizer__weight_decay = settings["lr"], settings["weight_decay"]
+    changed = {}
+    if settings["lr"] != net.lr:  # else a schedule may have moved it on purpose
+        net.lr = changed["lr"] = settings["lr"]
+    arguments = _optimizer_arguments(type(net.optimizer_), settings)
+    if "weight_decay" in arguments:
+        changed["weight_decay"] = arguments["weight_decay"]
+    for group in net.optimizer_.param_groups:
+        group.update(changed)
 
 
 def float_type(net: Any) -> torch.dtype:
@@ -274,6 +277,15 @@ def _forget_batches(net: Any, n_before: int) -> bool:
     for row in net.history[n_before:]:
         row["batches"] = []
     return was_cut
+
+
+def readable(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a user wants of an epoch's record: plain numbers, without skorch's own bookkeeping."""
+    return {
+        name: value.item() if isinstance(value, np.generic) else value
+        for name, value in row.items()
+        if name != "batches" and not name.endswith(("_best", "_batch_count"))
+    }
 
 
 def logits_of(net: Any, X: Any, X_mean: np.ndarray) -> Tensor:

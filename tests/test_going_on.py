@@ -6,8 +6,9 @@ import weakref
 
 import numpy as np
 import pytest
+import torch
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from skorch.callbacks import Callback, EarlyStopping
+from skorch.callbacks import Callback, EarlyStopping, LRScheduler
 
 from mixupe_sklearn import MixupEClassifier, MixupERegressor
 
@@ -134,6 +135,22 @@ def test_changed_parameters_are_followed(small_digits):
             1.0,
             "mixup",
         )
+
+
+def test_an_optimizer_without_weight_decay_goes_on_too(small_digits):
+    X, y = small_digits
+    classifier = MixupEClassifier(optimizer=torch.optim.Rprop, max_epochs=1).fit(X, y)
+    assert classifier.partial_fit(X, y).n_iter_ == 2
+
+
+def test_a_schedule_is_not_undone_by_going_on(small_digits):
+    X, y = small_digits
+    classifier = MixupEClassifier(
+        max_epochs=3, callbacks=[LRScheduler("StepLR", step_size=1, gamma=0.5)], warm_start=True
+    ).fit(X, y)
+    before = classifier.net_.optimizer_.param_groups[0]["lr"]
+    classifier.fit(X, y)
+    assert classifier.net_.optimizer_.param_groups[0]["lr"] < before < 0.001
 
 
 def test_a_class_weight_that_is_changed_is_followed(small_digits):

@@ -11,6 +11,7 @@ import pytest
 import sklearn
 
 import mixupe_sklearn
+from benchmarks.digits import make_table
 from mixupe_sklearn.modules import MLP
 
 PACKAGE = pathlib.Path(mixupe_sklearn.__file__).parent
@@ -143,3 +144,11 @@ def test_readme_is_short_and_names_the_two_commands():
     assert len(readme.splitlines()) <= 150
     assert "make benchmark" in readme
     assert "make test" in readme
+
+
+def test_the_table_of_the_readme_is_that_of_the_committed_rows():
+    readme = (ROOT / "README.md").read_text()
+    table = make_table(ROOT / "benchmarks" / "results" / "digits.csv").splitlines()
+    for line in table[2:5]:
+        without_seconds = line.rsplit("|", 2)[0] + "|"
+        assert without_seconds in readme
