@@ -1,6 +1,7 @@
 """The scikit-learn protocol that every estimator of ours shares."""
 
 import functools
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from mixupe_sklearn._inputs import (
     Rows,
     check_finite,
     check_weight,
+    first_odd_column,
     mean_of_rows,
     normalise,
     to_numpy,
@@ -60,7 +62,7 @@ def all_or_nothing(method):
     return guarded
 
 
-class BaseMixupE(CallbackSupportMixin, BaseEstimator):
+class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
     """Parameters, data checks, training and prediction; the subclasses know about targets."""
 
     _net_class: Any
@@ -123,24 +125,24 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator):
 
     # What a subclass knows of its targets.
 
+    @abstractmethod
     def _learn_targets(self, y, weight) -> None:
         """Learn from the first training rows what the targets are."""
-        raise NotImplementedError
 
     def _learn_weights(self, y, weight) -> None:
         """Learn from the training rows of each call what their targets weigh."""
 
+    @abstractmethod
     def _encode(self, y, weight, name: str) -> tuple[np.ndarray, Any]:
         """Targets as the module wants them, and the rows' final weights."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _n_outputs(self) -> int:
         """How wide the module's output is to be."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _head_for(self, n_outputs: int) -> str | None:
         """The criterion's head for an output of this width; None where the width does not fit."""
-        raise NotImplementedError
 
     def _strata(self, targets: np.ndarray) -> np.ndarray | None:
         """Classes to keep in equal shares when rows are set aside."""
@@ -214,14 +216,20 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator):
                 ensure_all_finite=False,
                 reset=reset,
             )
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
+            column = first_odd_column(X)
+            if column is not None:
+                raise ValueError(
+                    f"Column {column!r} of {name} holds {X[column].dtype}, but expected numbers; "
+                    f"encode it first, {CURE}."
+                ) from error
             if "could not convert string" in str(error):
                 value = str(error).split(":", 1)[1].strip()
                 raise ValueError(
                     f"Input {name} holds the text {value}, but expected numbers; encode it first, "
                     f"{CURE}."
                 ) from error
-            if name == "X":
+            if name == "X" or isinstance(error, TypeError):
                 raise
             raise ValueError(f"{name} does not fit: {error}") from error
 

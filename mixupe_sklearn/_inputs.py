@@ -56,6 +56,21 @@ def to_numpy(data: Any) -> Any:
     return (data.float() if data.dtype == torch.bfloat16 else data).numpy()
 
 
+def first_odd_column(X: Any) -> Any:
+    """Name of a pandas frame's first column that does not hold numbers, or None.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> first_odd_column(pd.DataFrame({"size": [1.0], "city": ["Oslo"]}))
+    'city'
+    """
+    if not hasattr(X, "iloc"):
+        return None
+    kinds = ((name, getattr(dtype, "kind", "O")) for name, dtype in X.dtypes.items())
+    return next((name for name, kind in kinds if kind not in "biufc"), None)
+
+
 def check_finite(X: Any, names: Any = None, input_name: str = "X") -> None:
     """Raise one sentence that names the column, and the cure, where X holds NaN or infinity.
 

@@ -145,12 +145,25 @@ def test_holes_in_targets_and_weights(iris, diabetes):
             MixupEClassifier().fit(X, y, sample_weight=weight)
 
 
-def test_text_names_the_cure(iris):
-    frame = pd.DataFrame({"city": ["Oslo", "Bonn"] * 75, "size": iris[0][:, 0]})
+@pytest.mark.parametrize(
+    "values",
+    [["Oslo", "Bonn"], pd.to_datetime(["2020-01-01", "2021-01-01"]), pd.to_timedelta([1, 2])],
+    ids=["text", "dates", "spans"],
+)
+def test_columns_that_hold_no_numbers_are_named_with_the_cure(iris, values):
+    frame = pd.DataFrame({"size": iris[0][:, 0], "odd": list(values) * 75})
+    message = f"Column 'odd' of X holds {frame['odd'].dtype}, but expected numbers; encode it first"
+    with pytest.raises(ValueError, match=re.escape(message)) as error:
+        MixupEClassifier().fit(frame, iris[1])
+    assert "make_preprocessor()" in str(error.value)
+
+
+def test_text_in_an_array_names_the_cure(iris):
+    text = np.array(["Oslo", "Bonn"] * 75, dtype=object)[:, None]
     with pytest.raises(
         ValueError, match=r"holds the text 'Oslo', but expected numbers; .*make_prepro"
     ):
-        MixupEClassifier().fit(frame, iris[1])
+        MixupEClassifier().fit(text, iris[1])
 
 
 @pytest.mark.parametrize(
