@@ -1,5 +1,6 @@
 """The scikit-learn protocol that every estimator of ours shares."""
 
+import copy
 import functools
 from abc import ABC, abstractmethod
 from typing import Any
@@ -33,6 +34,7 @@ from mixupe_sklearn._tasks import CallbackSupportMixin, FitTasks
 from mixupe_sklearn._training import (
     FIXED,
     check_settings,
+    is_same,
     logits_of,
     make_net,
     n_module_outputs,
@@ -338,13 +340,14 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
                 f"these targets."
             )
         set_head(net, head)
-        self._fixed = {name: getattr(self, name) for name in FIXED}
+        # Copies, though not of what is inside: a user may write into a dict or list of ours.
+        self._fixed = {name: copy.copy(getattr(self, name)) for name in FIXED}
         return net
 
     def _go_on(self) -> None:
         """Take over parameters that were changed since the last call, where a net can."""
         for name, value in self._fixed.items():
-            if getattr(self, name) is not value and getattr(self, name) != value:
+            if not is_same(getattr(self, name), value):
                 raise ValueError(
                     f"Got a new value of {name}, but expected that of the first fit, since "
                     f"training goes on: fit anew, with warm_start=False."

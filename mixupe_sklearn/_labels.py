@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d
 
@@ -45,8 +44,9 @@ def class_factors(
     if class_weight is None:
         return None
     if isinstance(class_weight, str) and class_weight == "balanced":
-        totals = np.bincount(np.searchsorted(classes, y), weights=weight)
-        return totals.sum() / (len(totals) * totals)
+        totals = np.bincount(np.searchsorted(classes, y), weights=weight, minlength=len(classes))
+        is_there = totals > 0  # where training goes on, some of the known classes may not be
+        return totals.sum() / (is_there.sum() * np.where(is_there, totals, totals.sum()))
     if not isinstance(class_weight, Mapping):
         raise ValueError(
             f"Got class_weight={class_weight!r}, but expected a dict, 'balanced' or None."
@@ -126,24 +126,31 @@ class Labels(NamedTuple):
             return (proba > 0.5).astype(np.int64)
         return self.classes[proba.argmax(axis=1)]
 
-    def factors(self, class_weight: Any, y: Any, weight: np.ndarray | None) -> Any:
-        """What ``weigh`` is to multiply rows with, learned from the training rows."""
+    def factors(self, class_weight: Any, y: Any, weight: np.ndarray | None) -> np.ndarray | None:
+        """What ``weigh`` is to multiply rows with: a number a class, or two a label."""
+        if class_weight is None:
+            return None
         if not self.are_several:
             return class_factors(class_weight, self.classes, column_or_1d(y), weight)
-        is_known = class_weight is None or isinstance(class_weight, list)
-        if not (is_known or (isinstance(class_weight, str) and class_weight == "balanced")):
+        n_labels, is_balanced = len(self.classes), isinstance(class_weight, str)
+        weights = [class_weight] * n_labels if is_balanced else class_weight
+        if not (isinstance(weights, list) and len(weights) == n_labels):
             raise ValueError(
-                f"Got class_weight={class_weight!r}, but expected a list of a dict for each label, "
-                f"'balanced' or None."
+                f"Got class_weight={class_weight!r}, but expected a list of {n_labels} dicts, one "
+                f"for each label, 'balanced' or None."
             )
-        return class_weight
+        columns, values = self._encode_several(y, "y").T, np.array([0, 1])
+        pairs = zip(weights, columns, strict=True)
+        return np.array([class_factors(one, values, column, weight) for one, column in pairs])
 
     def weigh(
-        self, targets: np.ndarray, weight: np.ndarray | None, factors: Any
+        self, targets: np.ndarray, weight: np.ndarray | None, factors: np.ndarray | None
     ) -> np.ndarray | None:
-        """Weights of rows, times those of their classes."""
+        """Weights of rows, times those of their classes; of all their labels, if several."""
         if factors is None:
             return weight
-        several = self.are_several
-        by_class = compute_sample_weight(factors, targets) if several else factors[targets]
+        if self.are_several:
+            by_class = np.where(targets > 0, factors[:, 1], factors[:, 0]).prod(axis=1)
+        else:
+            by_class = factors[targets]
         return by_class if weight is None else by_class * weight

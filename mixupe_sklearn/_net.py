@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from skorch import NeuralNetClassifier, NeuralNetRegressor
 from skorch.callbacks import PassthroughScoring
@@ -28,10 +29,18 @@ def with_weight(X: Any, sample_weight: Any) -> Any:
     """Put weights beside the inputs, the way skorch lets them travel: as an entry of a dict."""
     if sample_weight is None:
         return X
-    if (sample_weight < 0).any():
-        raise ValueError(f"Got sample_weight={sample_weight.min()}, but expected numbers >= 0.")
+    if isinstance(X, torch.utils.data.Dataset):
+        raise ValueError(
+            "Got sample_weight beside a Dataset, but expected arrays; a Dataset may return "
+            "{'X': ..., 'sample_weight': ...} as its inputs."
+        )
+    weight = sample_weight if isinstance(sample_weight, Tensor) else np.asarray(sample_weight)
+    is_good = (weight >= 0) & (weight < math.inf)
+    if not is_good.all():
+        value = float(weight[~is_good][0])
+        raise ValueError(f"Got sample_weight={value}, but expected finite numbers >= 0.")
     inputs = X if isinstance(X, Mapping) else {"X": X}
-    return {**inputs, "sample_weight": sample_weight}
+    return {**inputs, "sample_weight": weight}
 
 
 def split_weight(X: Any) -> tuple[Any, Tensor | None]:

@@ -174,6 +174,21 @@ def update_net(net: Any, settings: Mapping[str, Any]) -> None:
         group.update(changed)
 
 
+def is_same(first: Any, second: Any) -> bool:
+    """Whether two parameters are equal, dicts and arrays included.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> is_same({"w": np.ones(2)}, {"w": np.ones(2)}), is_same({"w": 1}, {"v": 1})
+    (True, False)
+    """
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        keys = first.keys()
+        return keys == second.keys() and all(is_same(first[key], second[key]) for key in keys)
+    return first is second or bool(np.all(first == second))
+
+
 def float_type(net: Any) -> torch.dtype:
     """The floating type that the module computes in: float32, unless the user's module differs."""
     types = (parameter.dtype for parameter in net.module_.parameters())
@@ -223,22 +238,41 @@ def train_net(
     hook.reset(begin, lambda: any([end(), stopper.wants_stop]))
     net.verbose = int(settings["verbose"] > 1)
     n_before = len(net.history)
+    undo = _remember(net) if n_before else lambda: None
     try:
         if show_bar:
             bar.show(epochs)
         with few_threads(net.module_):
             dataset, net.train_split = _datasets(net, train, valid, X_mean)
             net.partial_fit(dataset, None, epochs=epochs)
+        _check_weights(net)
         was_stopped = hook.has_stopped_
+    except BaseException:
+        undo()
+        raise
     finally:
         # The net keeps neither the data nor functions that know the whole estimator.
         net.train_split = None
         hook.reset()
         bar.close()
+        stopper.best_weights_ = None
         was_cut = _forget_batches(net, n_before)
-    _check_weights(net)
     is_short = was_cut or (len(net.history) - n_before < epochs and not settings["callbacks"])
     return was_stopped or not is_short
+
+
+def _remember(net: Any) -> Callable[[], None]:
+    """Return a function that takes a net that goes on back to where it is now."""
+    parts = (net.module_, net.optimizer_)
+    states = [copy.deepcopy(part.state_dict()) for part in parts]
+    n_epochs = len(net.history)
+
+    def undo() -> None:
+        for part, state in zip(parts, states, strict=True):
+            part.load_state_dict(state)
+        del net.history[n_epochs:]
+
+    return undo
 
 
 def _check_weights(net: Any) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
@@ -21,6 +21,28 @@ def mark_holes(frame: Any) -> Any:
     ['Oslo', nan]
     """
     return frame.astype(object).where(frame.notna(), np.nan)
+
+
+def _holds_numbers(dtype: Any) -> bool:
+    # By kind: pandas counts spans of time as numbers, and truth values too in some places.
+    return getattr(dtype, "kind", "O") in "iuf"
+
+
+def number_columns(frame: Any) -> list[Any]:
+    """Names of the columns that hold numbers.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> number_columns(pd.DataFrame({"size": [1.0], "city": ["Oslo"], "is_old": [True]}))
+    ['size']
+    """
+    return [name for name, dtype in frame.dtypes.items() if _holds_numbers(dtype)]
+
+
+def category_columns(frame: Any) -> list[Any]:
+    """Names of all other columns."""
+    return [name for name, dtype in frame.dtypes.items() if not _holds_numbers(dtype)]
 
 
 def make_preprocessor() -> ColumnTransformer:
@@ -52,8 +74,8 @@ def make_preprocessor() -> ColumnTransformer:
     )
     return ColumnTransformer(
         [
-            ("numbers", numbers, make_column_selector(dtype_include="number")),
-            ("categories", categories, make_column_selector(dtype_exclude="number")),
+            ("numbers", numbers, number_columns),
+            ("categories", categories, category_columns),
         ]
     )
 

@@ -264,7 +264,7 @@ def test_targets_of_the_wrong_kind(iris, diabetes):
         for method in (MixupEClassifier().fit, MixupEClassifier().partial_fit):
             with pytest.raises(ValueError, match=message):
                 method(X, labels)
-    with pytest.raises(ValueError, match="Got class_weight={0: 1}, but expected a list of a dict"):
+    with pytest.raises(ValueError, match="Got class_weight={0: 1}, but expected a list of 3 dicts"):
         MixupEClassifier(class_weight={0: 1}).fit(X, np.eye(3, dtype=int)[y])
     with pytest.raises(ValueError, match="dtype='numeric' is not compatible|could not convert"):
         MixupERegressor().fit(X, np.array(["a", "b", "c"])[y])

@@ -219,6 +219,29 @@ def test_a_fit_that_fails_leaves_the_old_model_or_none(small_digits, estimator_c
         estimator.predict(X)
 
 
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_going_on_that_fails_goes_back_to_where_it_was(small_digits, method):
+    X, y = small_digits
+    classifier = MixupEClassifier(random_state=0, max_epochs=3, warm_start=True).fit(X, y)
+    expected = classifier.predict_proba(X)
+    classifier.set_params(lr=1e30, batch_size=10)
+    with pytest.raises(FloatingPointError):
+        getattr(classifier, method)(X, y)
+    assert np.array_equal(classifier.predict_proba(X), expected)
+    assert classifier.n_iter_ == len(classifier.net_.history) == 3
+    classifier.set_params(lr=0.001, batch_size=100).partial_fit(X, y)
+    assert classifier.n_iter_ == 4
+
+
+def test_a_dict_that_was_written_into_is_noticed(small_digits):
+    X, y = small_digits
+    classifier = MixupEClassifier(module_params={"d_hidden": (8,)}, max_epochs=1).fit(X, y)
+    classifier.set_params(module_params={"d_hidden": (8,)}).partial_fit(X, y)
+    classifier.module_params["d_hidden"] = (16,)
+    with pytest.raises(ValueError, match="Got a new value of module_params"):
+        classifier.partial_fit(X, y)
+
+
 def test_a_fit_that_fails_does_not_keep_the_data(small_digits):
     X, y = small_digits[0].copy(), small_digits[1]
     reference = weakref.ref(X)

@@ -217,6 +217,9 @@ def test_a_frame_with_strings_and_holes_goes_through_the_pipeline():
             "city": pd.Series(city).mask(rng.random(n) < 0.1),
             "kind": pd.Series(rng.choice(["a", "b"], n)).astype("category"),
             "flag": rng.random(n) < 0.5,
+            "span": pd.to_timedelta(rng.integers(3, size=n), unit="D"),
+            "day": pd.to_datetime("2020-01-01")
+            + pd.to_timedelta(rng.integers(3, size=n), unit="D"),
             "note": pd.Series(rng.choice(["x", None], n), dtype=object),
             "unit": pd.Series(rng.choice(["m", pd.NA], n), dtype="string"),
             "count": pd.Series(rng.integers(9, size=n)).astype("Int64").mask(rng.random(n) < 0.1),

@@ -191,8 +191,13 @@ def test_wrong_weights_and_data_frames_get_a_sentence(data):
         ValueError, match=r"Got sample_weight of shape \(50, 1\), but expected \(50,\)"
     ):
         make_net().fit(X, y, sample_weight=weight[:, None])
-    with pytest.raises(ValueError, match="Got sample_weight=-1.0, but expected numbers >= 0."):
-        make_net().fit(X, y, sample_weight=-weight)
+    for bad in (-1.0, np.nan, np.inf):
+        with pytest.raises(
+            ValueError, match=f"Got sample_weight={bad}, but expected finite numbers"
+        ):
+            make_net().fit(X, y, sample_weight=[bad] * len(X))
+    with pytest.raises(ValueError, match="Got sample_weight beside a Dataset, but expected arrays"):
+        make_net().fit(Dataset(X, y), None, sample_weight=weight)
     with pytest.raises(TypeError, match="pass a data frame as a float array"):
         MixupENet(Columns, verbose=0).fit(pd.DataFrame(X), y)
 

@@ -5,8 +5,10 @@ import pytest
 import torch
 from scipy import sparse
 from sklearn.datasets import make_classification
+from sklearn.utils.class_weight import compute_sample_weight
 
 from mixupe_sklearn import Draw, MixupEClassifier, MixupELoss, MixupERegressor
+from mixupe_sklearn._inputs import normalise
 from mixupe_sklearn.modules import MLP
 
 CASES = [
@@ -160,6 +162,28 @@ def test_class_weight_for_several_labels(several_labels):
     balanced = MixupEClassifier(class_weight="balanced", random_state=0, max_epochs=5).fit(X, Y)
     plain = MixupEClassifier(random_state=0, max_epochs=5).fit(X, Y)
     assert not np.array_equal(balanced.predict_proba(X), plain.predict_proba(X))
+
+
+def test_balanced_weights_of_several_labels_come_from_the_training_rows(several_labels):
+    X, Y = several_labels
+    estimator = MixupEClassifier(class_weight="balanced")
+    rows = estimator._rows(X, Y, None, is_new=True, learn=True)
+    # As scikit-learn does it: the product of the balanced weights of each label.
+    assert np.allclose(rows.weight, normalise(compute_sample_weight("balanced", Y)))
+    one_sided = Y[:50].copy()
+    one_sided[:, 0] = 0
+    aside = estimator._rows(X[:50], one_sided, None, suffix="_val")
+    expected = estimator._labels.weigh(one_sided, None, estimator._class_factors)
+    assert np.allclose(aside.weight, normalise(expected))
+
+
+def test_balanced_weights_where_a_later_call_lacks_a_class(small_digits):
+    X, y = small_digits
+    for part in (y > 0, y < 9):
+        classifier = MixupEClassifier(class_weight="balanced", max_epochs=1, warm_start=True)
+        classifier.fit(X, y).fit(X[part], y[part], X_val=X, y_val=y)
+        assert np.isfinite(classifier._class_factors).all()
+        assert np.isfinite(classifier.history_[-1]["valid_loss"])
 
 
 def test_a_fold_may_lack_a_class_that_has_a_weight(small_digits):
