@@ -8,8 +8,8 @@ import torch
 from mixupe_sklearn._checks import Choice, check_rules
 from mixupe_sklearn._random import Borrowed
 
-# Below this many weights a step is shorter than the cost of waking a second thread (and many times
-# shorter than fighting over a core with another process).
+# Up to this many weights a second thread is not worth waking: a step of the paper's network was no
+# faster with two, and threads of several processes fight over the cores.
 SMALL_MODULE = 1_000_000
 # Each Python thread has a number of its own, and new ones start with what was set last.
 _n_threads = Borrowed(torch.get_num_threads, torch.set_num_threads, by_each=True)
