@@ -3,6 +3,7 @@
 import copy
 import functools
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,17 @@ from mixupe_sklearn._training import (
 )
 
 
+def restore(estimator, before: dict[str, Any]) -> None:
+    """Take an estimator back to the attributes that it had: it is not to be half fitted."""
+    for name in set(vars(estimator)) - set(before):
+        # scikit-learn still needs what it has put there to end its callbacks.
+        if not name.startswith(("_callback_", "_skl_")):
+            delattr(estimator, name)
+    vars(estimator).update(before)
+
+
 def all_or_nothing(method):
-    """Let a method that fails leave the estimator as it was: not half fitted."""
+    """Let a method that fails leave the estimator as it was."""
 
     @functools.wraps(method)
     def guarded(self, *args, **kwargs):
@@ -54,11 +64,7 @@ def all_or_nothing(method):
         try:
             return method(self, *args, **kwargs)
         except BaseException:
-            for name in set(vars(self)) - set(before):
-                # scikit-learn still needs what it has put there to end its callbacks.
-                if not name.startswith(("_callback_", "_skl_")):
-                    delattr(self, name)
-            vars(self).update(before)
+            restore(self, before)
             raise
 
     return guarded
@@ -69,6 +75,9 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
 
     _net_class: Any
     _y_is_numeric: bool
+    # A search may set this for one fit: called with the estimator after each epoch, it says whether
+    # training is to stop. No parameter, since a clone must not take it along.
+    _epoch_hook: Callable[[Any], bool] | None = None
 
     def __init__(
         self,
@@ -152,27 +161,19 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
 
     def _fit(self, X, y, sample_weight, X_val, y_val, sample_weight_val):
         """Validate, encode, set rows aside, build the net, train."""
-        check_settings(vars(self))
         validation = {"X_val": X_val, "y_val": y_val, "sample_weight_val": sample_weight_val}
         given = [name for name, value in validation.items() if value is not None]
         missing = [name for name in ("X_val", "y_val") if name not in given]
         if given and missing:
             raise ValueError(f"Got {given[0]} without {missing[0]}, but expected both or neither.")
         is_new = not (self.warm_start and hasattr(self, "net_"))
-        train = self._rows(X, y, sample_weight, is_new=is_new, learn=is_new)
-        if is_new:
-            self._spawn_generators()
+        train = self._begin(X, y, sample_weight, is_new=is_new, learn=is_new)
         valid = None
         if given:
             valid = self._rows(X_val, y_val, sample_weight_val, suffix="_val")
         elif self.early_stopping:
             train, valid = self._set_aside(train)
-        if train.n_rows < self.batch_size:
-            warn_user(
-                f"Got {train.n_rows} training rows, fewer than batch_size={self.batch_size}: an "
-                f"epoch is a single step, so {self.max_epochs} epochs are {self.max_epochs} steps; "
-                f"lower batch_size or raise max_epochs."
-            )
+        self._warn_of_few(train)
         tasks = FitTasks(self, X, y, sample_weight, self.max_epochs)
         self._train(train, valid, tasks, epochs=self.max_epochs, is_new=is_new)
         tasks.end()
@@ -180,13 +181,26 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
 
     def _partial_fit(self, X, y, sample_weight, *, learn):
         """Run one epoch over the given rows, from where the net is."""
-        check_settings(vars(self))
         is_new = not hasattr(self, "net_")
+        train = self._begin(X, y, sample_weight, is_new=is_new, learn=learn)
+        self._train(train, None, None, epochs=1, is_new=is_new)
+        return self
+
+    def _begin(self, X, y, sample_weight, *, is_new, learn) -> Rows:
+        """Check parameters and rows; a new net gets new generators."""
+        check_settings(vars(self))
         train = self._rows(X, y, sample_weight, is_new=is_new, learn=learn)
         if is_new:
             self._spawn_generators()
-        self._train(train, None, None, epochs=1, is_new=is_new)
-        return self
+        return train
+
+    def _warn_of_few(self, train: Rows) -> None:
+        if train.n_rows < self.batch_size:
+            warn_user(
+                f"Got {train.n_rows} training rows, fewer than batch_size={self.batch_size}: an "
+                f"epoch is a single step, so {self.max_epochs} epochs are {self.max_epochs} steps; "
+                f"lower batch_size or raise max_epochs."
+            )
 
     def _rows(self, X, y, sample_weight, *, is_new=False, learn=False, suffix="") -> Rows:
         """Checked rows with weights above zero, of mean one, and encoded targets."""
@@ -293,11 +307,7 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
         seed = new_seed(self._torch_rng)
         with gradients_on(), seeded(seed, device):
             if is_new:
-                self.X_mean_ = mean_of_rows(train)
-                with alone(seed, device):
-                    self.net_ = self._new_net(train, device)
-                self.history_: list[dict[str, Any]] = []
-                self.loss_curve_: list[float] = []
+                self._start(train, seed, device)
             else:
                 self._go_on()
             is_complete = train_net(
@@ -308,19 +318,38 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
                 vars(self),
                 epochs=epochs,
                 begin=tasks.begin_epoch if tasks else lambda: None,
-                end=tasks.end_epoch if tasks else lambda: None,
+                end=functools.partial(self._end_epoch, tasks),
                 show_bar=tasks is not None and self.verbose == 1,
             )
-        new_rows = [readable(row) for row in self.net_.history[len(self.history_) :]]
-        self.history_ = self.history_ + new_rows
-        self.loss_curve_ = self.loss_curve_ + [row["train_loss"] for row in new_rows]
-        self.n_iter_ = len(self.history_)
+        self._keep_history()
         if not is_complete:
             warn_user(
                 f"Training was interrupted after {self.n_iter_} epochs; what was learned so far is "
                 f"kept.",
                 ConvergenceWarning,
             )
+
+    def _start(self, train: Rows, seed: int, device) -> None:
+        """Make a net that has not been trained, its first weights from the seed."""
+        self.X_mean_ = mean_of_rows(train)
+        with alone(seed, device):
+            self.net_ = self._new_net(train, device)
+        self.history_: list[dict[str, Any]] = []
+        self.loss_curve_: list[float] = []
+
+    def _keep_history(self) -> None:
+        """Take over what the net has recorded since the last call."""
+        new_rows = [readable(row) for row in self.net_.history[len(self.history_) :]]
+        self.history_ = self.history_ + new_rows
+        self.loss_curve_ = self.loss_curve_ + [row["train_loss"] for row in new_rows]
+        self.n_iter_ = len(self.history_)
+
+    def _end_epoch(self, tasks) -> bool:
+        """Tell all who listen that an epoch has ended; return whether one of them wants to stop."""
+        wants = [tasks.end_epoch() if tasks else False]
+        if self._epoch_hook is not None:
+            wants.append(self._epoch_hook(self))
+        return any(wants)
 
     def _new_net(self, train: Rows, device):
         net = make_net(

@@ -62,6 +62,10 @@ HEADS = {
 }
 
 
+def _form(head: str | Head) -> Head:
+    return head if isinstance(head, Head) else HEADS[head]
+
+
 def one_minus_lam_mean(alpha: float, beta: float | None = None) -> float:
     """``E[1 - lam]`` under the mixture that Mixup induces, ``2ab / ((a+b)(a+b+1))``.
 
@@ -85,23 +89,23 @@ def one_minus_lam_mean(alpha: float, beta: float | None = None) -> float:
 
 
 def glm_loss(
-    logits: Tensor, target: Tensor, mass: Tensor | None = None, head: str = "softmax"
+    logits: Tensor, target: Tensor, mass: Tensor | None = None, head: str | Head = "softmax"
 ) -> tuple[Tensor, Tensor]:
     """Each row's loss ``mass * h(f) - target'f`` and its gradient ``mass * g(f) - target``.
 
     Parameters
     ----------
-    logits, target : Tensor of shape (n_samples, n_outputs)
+    logits, target : Tensor of shape (..., n_samples, n_outputs)
         Module output and (mixed, weighted) targets.
-    mass : Tensor of shape (n_samples,) or None, default=None
+    mass : Tensor of shape (..., n_samples) or None, default=None
         (Mixed) sample weights; None means ones.
-    head : {"softmax", "sigmoid", "squared"}, default="softmax"
+    head : {"softmax", "sigmoid", "squared"} or Head, default="softmax"
         Which ``h``.
 
     Returns
     -------
-    loss : Tensor of shape (n_samples,)
-    gradient : Tensor of shape (n_samples, n_outputs)
+    loss : Tensor of shape (..., n_samples)
+    gradient : Tensor of shape (..., n_samples, n_outputs)
 
     Examples
     --------
@@ -112,17 +116,19 @@ def glm_loss(
     >>> glm_loss(torch.tensor([[3.0]]), torch.tensor([[1.0]]), head="squared")[0]
     tensor([2.])
     """
-    form = HEADS[head]
+    form = _form(head)
     potential, mean = form.potential(logits), form.mean(logits)
     if mass is not None:
-        potential, mean = mass * potential, mass[:, None] * mean
+        potential, mean = mass * potential, mass[..., None] * mean
     loss = potential - (target * logits).sum(dim=-1)
     if form.floor is not None:
         loss = loss - form.floor(target, torch.ones_like(loss) if mass is None else mass)
     return loss, mean - target
 
 
-def logit_penalty(logits: Tensor, y_onehot: Tensor, head: str = "softmax") -> tuple[Tensor, Tensor]:
+def logit_penalty(
+    logits: Tensor, y_onehot: Tensor, head: str | Head = "softmax"
+) -> tuple[Tensor, Tensor]:
     """``q_hat = (y - g(f))' f`` of each row, and its gradient ``(y - g) - g'(f) f``.
 
     For classes it is the right class's logit minus the mean logit under the predicted
@@ -131,17 +137,17 @@ def logit_penalty(logits: Tensor, y_onehot: Tensor, head: str = "softmax") -> tu
 
     Parameters
     ----------
-    logits : Tensor of shape (n_samples, n_outputs)
+    logits : Tensor of shape (..., n_samples, n_outputs)
         Module output on the clean batch.
-    y_onehot : Tensor of shape (n_samples, n_outputs)
+    y_onehot : Tensor of shape (..., n_samples, n_outputs)
         Targets.
-    head : {"softmax", "sigmoid", "squared"}, default="softmax"
+    head : {"softmax", "sigmoid", "squared"} or Head, default="softmax"
         Which ``h``.
 
     Returns
     -------
-    q_hat : Tensor of shape (n_samples,)
-    gradient : Tensor of shape (n_samples, n_outputs)
+    q_hat : Tensor of shape (..., n_samples)
+    gradient : Tensor of shape (..., n_samples, n_outputs)
 
     Examples
     --------
@@ -150,14 +156,18 @@ def logit_penalty(logits: Tensor, y_onehot: Tensor, head: str = "softmax") -> tu
     >>> logit_penalty(logits, torch.tensor([[1.0, 0.0]]))[0]
     tensor([0.2747])
     """
-    form = HEADS[head]
+    form = _form(head)
     mean = form.mean(logits)
     residual = mean - y_onehot
     return -(residual * logits).sum(dim=-1), -residual - form.curve(mean, logits)
 
 
 def directional_penalty(
-    logits: Tensor, X: Tensor, y_onehot: Tensor, X_mean: Tensor | float, head: str = "softmax"
+    logits: Tensor,
+    X: Tensor,
+    y_onehot: Tensor,
+    X_mean: Tensor | float,
+    head: str | Head = "softmax",
 ) -> Tensor:
     """``q = (g(f) - y)' J_f(x) (E[x'] - x)`` of each row, exact, by one vector-Jacobian product.
 
@@ -167,15 +177,15 @@ def directional_penalty(
 
     Parameters
     ----------
-    logits : Tensor of shape (n_samples, n_outputs)
-        Module output, computed from ``X``.
-    X : Tensor of shape (n_samples, ...)
-        Input (or hidden state) that requires a gradient.
-    y_onehot : Tensor of shape (n_samples, n_outputs)
+    logits : Tensor of shape (..., n_samples, n_outputs)
+        Module output, computed from ``X``; the first dimensions may count models.
+    X : Tensor of shape (..., n_samples, ...)
+        Input (or hidden state) that requires a gradient, with as many first dimensions.
+    y_onehot : Tensor of shape (..., n_samples, n_outputs)
         Targets.
     X_mean : Tensor or float
         ``E[x']``, broadcastable to ``X``.
-    head : {"softmax", "sigmoid", "squared"}, default="softmax"
+    head : {"softmax", "sigmoid", "squared"} or Head, default="softmax"
         Which ``h``.
 
     Examples
@@ -186,9 +196,9 @@ def directional_penalty(
     >>> directional_penalty(logits, X, torch.tensor([[1.0, 0.0]]), X_mean=3.0).detach()
     tensor([-3.])
     """
-    residual = HEADS[head].mean(logits) - y_onehot
+    residual = _form(head).mean(logits) - y_onehot
     (slope,) = torch.autograd.grad(logits, X, residual, create_graph=True)
-    return (slope * (X_mean - X)).flatten(start_dim=1).sum(dim=1)
+    return (slope * (X_mean - X)).flatten(start_dim=logits.ndim - 1).sum(dim=-1)
 
 
 def loss_scale(mixup_loss: Tensor, total_loss: Tensor) -> Tensor:

@@ -245,7 +245,7 @@ def train_net(
         with few_threads(net.module_):
             dataset, net.train_split = _datasets(net, train, valid, X_mean)
             net.partial_fit(dataset, None, epochs=epochs)
-        _check_weights(net)
+        check_weights(net)
         was_stopped = hook.has_stopped_
     except BaseException:
         undo()
@@ -275,7 +275,8 @@ def _remember(net: Any) -> Callable[[], None]:
     return undo
 
 
-def _check_weights(net: Any) -> None:
+def check_weights(net: Any) -> None:
+    """Raise one sentence where training has left a weight that is no number."""
     for name, parameter in net.module_.named_parameters():
         if not bool(torch.isfinite(parameter).all()):
             raise FloatingPointError(
@@ -286,17 +287,18 @@ def _check_weights(net: Any) -> None:
 
 def _datasets(net: Any, train: Rows, valid: Rows | None, X_mean: np.ndarray) -> tuple[Any, Any]:
     """The training rows as a data set, and the split that brings the validation rows."""
-    whole = make_dataset(*_as_tensors(net, train, X_mean))
+    whole = make_dataset(*as_tensors(net, train, X_mean))
     if valid is None:
         return whole, None
     if train.index is None or valid.index is None:
-        return whole, fixed_validation(make_dataset(*_as_tensors(net, valid, X_mean)))
+        return whole, fixed_validation(make_dataset(*as_tensors(net, valid, X_mean)))
     # Arrays, though Subset's type asks for a sequence: a list of a million numbers is no small one.
     aside = Subset(whole, cast(Sequence[int], valid.index))
     return Subset(whole, cast(Sequence[int], train.index)), fixed_validation(aside)
 
 
-def _as_tensors(net: Any, rows: Rows, X_mean: np.ndarray) -> tuple[Any, Tensor, Tensor | None]:
+def as_tensors(net: Any, rows: Rows, X_mean: np.ndarray) -> tuple[Any, Tensor, Tensor | None]:
+    """Centred inputs, targets and weights in the floating type of the net."""
     dtype = float_type(net)
     y = torch.from_numpy(rows.targets)
     weight = None if rows.weight is None else torch.as_tensor(rows.weight, dtype=dtype)
@@ -327,8 +329,16 @@ def logits_of(net: Any, X: Any, X_mean: np.ndarray) -> Tensor:
     n_samples, n_features = X.shape
     size = max(ROW_BLOCK, min(MAX_ROWS, CHUNK // max(1, n_features)) // ROW_BLOCK * ROW_BLOCK)
     with torch.inference_mode():
-        starts = range(0, n_samples, size)
-        return torch.cat([_forward(net, X[start : start + size], X_mean) for start in starts])
+        logits = _forward(net, X[:size], X_mean)
+        if n_samples <= size:
+            return logits
+        # One piece of memory for all: small ones between the chunks would keep the freed chunks
+        # from being used again, and memory would grow with the rows.
+        whole = logits.new_empty(n_samples, logits.shape[1])
+        whole[:size] = logits
+        for start in range(size, n_samples, size):
+            whole[start : start + size] = _forward(net, X[start : start + size], X_mean)
+        return whole
 
 
 def _forward(net: Any, X: Any, X_mean: np.ndarray) -> Tensor:
