@@ -1,5 +1,8 @@
 """MixupE for scikit-learn: neural networks for tables that train with enhanced Mixup."""
 
+from importlib import import_module
+from typing import Any
+
 from mixupe_sklearn._classifier import MixupEClassifier
 from mixupe_sklearn._criterion import LossParts, MixupELoss
 from mixupe_sklearn._mixing import Draw
@@ -17,6 +20,35 @@ __all__ = [
     "MixupENet",
     "MixupENetRegressor",
     "MixupERegressor",
+    "MixupESearchCV",
     "make_mixupe_pipeline",
     "make_preprocessor",
+    "plot_search",
 ]
+# Names that need an extra: their module, and the name of the extra.
+_LAZY = {
+    "MixupESearchCV": ("mixupe_sklearn.search", "search"),
+    "plot_search": ("mixupe_sklearn.search", "search"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a name that needs an extra when it is first asked for."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, extra = _LAZY[name]
+    try:
+        value = getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        library = (error.name or "").split(".")[0]
+        if library == "mixupe_sklearn":
+            raise
+        raise ImportError(
+            f"{name} needs {library}: pip install mixupe-sklearn[{extra}]."
+        ) from error
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -24,15 +24,24 @@ MODULES = {
 # do not know each other.
 FLOORS = [
     ["_mixing", "_penalty", "_checks", "_forward", "_random", "modules", "modules.mlp"],
-    ["_batches", "_criterion", "_hardware"],
-    ["_net", "_callbacks", "_inputs", "_labels", "_tasks"],
+    ["_batches", "_criterion", "_hardware", "_stacked"],
+    ["_net", "_callbacks", "_inputs", "_labels", "_lockstep", "_tasks"],
     ["_training"],
     ["_base"],
-    ["_classifier", "_regressor"],
+    ["_classifier", "_many", "_regressor"],
     ["preprocessing"],
+    ["_search", "_search.space", "_search.storage", "_search.identity", "_search.trials"],
+    ["_search.study", "_search.evaluate"],
+    ["_search.strategy", "_search.worker", "_search.results", "_search.progress", "_search.plots"],
+    ["_search.plan"],
+    ["search"],
     [""],
 ]
-MAY_IMPORT_SKLEARN = {"_base", "_labels", "_tasks", "_classifier", "_regressor", "preprocessing"}
+MAY_IMPORT_SKLEARN = {
+    *("_base", "_labels", "_tasks", "_classifier", "_regressor", "preprocessing", "search"),
+    *("_search.trials", "_search.evaluate", "_search.plan"),
+}
+MAY_IMPORT_OPTUNA = {"search"}  # and all of _search
 MAY_IMPORT_SKORCH = {"_net", "_callbacks"}
 
 
@@ -65,6 +74,8 @@ def test_imports_point_one_way(name):
             assert mine in MAY_IMPORT_SKLEARN
         elif top == "skorch":
             assert mine in MAY_IMPORT_SKORCH
+        elif top == "optuna":
+            assert mine in MAY_IMPORT_OPTUNA or mine.startswith("_search")
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))
@@ -118,7 +129,10 @@ def test_documented_parameters_and_defaults_are_those_of_the_signature(item):
     assert list(documented) == names
     for name, parameter in signature.items():
         if parameter.default is not inspect.Parameter.empty:
-            assert ast.literal_eval(documented[name]) == parameter.default, name
+            is_nan = parameter.default != parameter.default
+            default = "nan" if is_nan else repr(parameter.default)
+            given = documented[name]
+            assert given == default or ast.literal_eval(given) == parameter.default, name
 
 
 class MyModule(MLP):
@@ -128,7 +142,7 @@ class MyModule(MLP):
         super().__init__(n_features, n_outputs, d_hidden=(width,))
 
 
-@pytest.mark.parametrize(("page", "n_blocks"), [("README.md", 4), ("docs/user_guide.md", 2)])
+@pytest.mark.parametrize(("page", "n_blocks"), [("README.md", 4), ("docs/user_guide.md", 2), ("docs/search.md", 4)])
 def test_the_code_of_a_page_runs(page, n_blocks, small_digits):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
     assert len(blocks) >= n_blocks

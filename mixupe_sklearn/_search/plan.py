@@ -1,0 +1,108 @@
+"""From the parameters of a search to the job that its workers do."""
+
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from optuna.samplers import GridSampler
+from sklearn.base import is_classifier
+from sklearn.utils import check_random_state
+
+from mixupe_sklearn._base import BaseMixupE
+from mixupe_sklearn._checks import Choice, check_rules, warn_user
+from mixupe_sklearn._search.evaluate import why_not_together
+from mixupe_sklearn._search.space import Space, check_names, named_space
+from mixupe_sklearn._search.strategy import make_pruner, make_sampler
+from mixupe_sklearn._search.trials import Task, core_of
+from mixupe_sklearn._search.worker import Job
+
+# How many configurations of an endless space are tried, if no one says.
+N_TRIALS = 50
+
+
+def resolve_space(space: Any, estimator: Any) -> Space:
+    """Turn what the user gave as a space into one, with names that the estimator knows."""
+    prefix, core = core_of(estimator)
+    if isinstance(space, str):
+        check_rules({"space": space}, {"space": Choice(("paper", "default"))})
+        if not isinstance(core, BaseMixupE):
+            raise ValueError(
+                f"Got space={space!r} for a {type(core).__name__}, but expected a dict "
+                f"of its parameters."
+            )
+        return named_space(space, prefix, core.method)
+    if not isinstance(space, Mapping):
+        raise ValueError(
+            f"Got space={space!r}, but expected 'paper', 'default' or a dict of lists "
+            f"or Optuna distributions."
+        )
+    check_names(space, estimator.get_params(deep=True))
+    return Space.of(space)
+
+
+def draw_seeds(estimator: Any, n_repeats: int, random_state: Any) -> list[int | None]:
+    """A seed for each repeat; None leaves the estimator's own."""
+    core = core_of(estimator)[1]
+    own = core.get_params().get("random_state", NotImplemented)
+    if own is NotImplemented and n_repeats > 1:
+        raise ValueError(
+            f"Got n_repeats={n_repeats}, but expected 1: a {type(core).__name__} has no "
+            f"random_state to vary."
+        )
+    if own is NotImplemented or (own is not None and n_repeats == 1):
+        return [None]
+    given = random_state if random_state is not None else own
+    source = np.random.RandomState() if given is None else check_random_state(given)
+    return [int(seed) for seed in source.randint(2**31 - 1, size=n_repeats)]
+
+
+def warn_of_missing_classes(estimator: Any, y: Any, folds: Sequence[Any]) -> None:
+    """Say so if a class cannot be learned in a fold."""
+    if not is_classifier(estimator) or np.ndim(y) != 1:
+        return
+    labels, codes = np.unique(np.asarray(y), return_inverse=True)
+    for number, (train, _) in enumerate(folds):
+        missing = np.setdiff1d(np.arange(len(labels)), codes[train])
+        if len(missing):
+            warn_user(
+                f"The training part of cv fold {number} has no row of class "
+                f"{labels[missing[0]]!s}, so that its rows count as wrong there; use fewer or "
+                f"stratified folds, or join rare classes."
+            )
+            return
+
+
+def make_job(search: Any, task: Task, space: Space, storage: Any, n_jobs: int) -> Job:
+    """All that workers need to know, from a search's parameters."""
+    core = core_of(task.estimator)[1]
+    is_ours = isinstance(core, BaseMixupE)
+    n_epochs = core.max_epochs if is_ours else None
+    pruner = make_pruner(search.pruner, space, n_epochs, task.n_fits)
+    if not is_ours and search.pruner not in (None, "none", "wilcoxon"):
+        warn_user(
+            f"A {type(core).__name__} reports no epochs, so that its trials are not given up "
+            f"early; pruner='wilcoxon' compares folds instead, pruner='none' says nothing."
+        )
+    seed = check_random_state(search.random_state).randint(2**31 - 1)
+    sampler = make_sampler(search.sampler, space, search.n_trials, seed)
+    n_trials = search.n_trials or (math.inf if search.timeout else N_TRIALS)
+    if isinstance(sampler, GridSampler):
+        n_trials = min(space.size, search.n_trials or math.inf)
+    reason = why_not_together(task, list(space.distributions))
+    if search.vectorize is True and reason is not None:
+        raise ValueError(f"Got vectorize=True, but networks cannot train as one: {reason}.")
+    return Job(
+        task=task,
+        space=space,
+        storage=storage,
+        study_name=search.study_name,
+        sampler=sampler,
+        pruner=pruner,
+        n_trials=n_trials,
+        deadline=math.inf if search.timeout is None else time.time() + search.timeout,
+        vectorize=bool(search.vectorize),
+        n_threads=max(1, (os.cpu_count() or 1) // n_jobs) if n_jobs > 1 else None,
+    )

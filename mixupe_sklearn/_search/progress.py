@@ -1,0 +1,57 @@
+"""A progress bar over the trials of a study, whoever runs them."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from optuna.trial import TrialState
+from tqdm.auto import tqdm
+
+from mixupe_sklearn._search.study import live_trials
+
+
+@contextmanager
+def progress_bar(study: Any, n_trials: float, *, is_shown: bool) -> Iterator[None]:
+    """Show finished trials, the best score and the time left while a block runs.
+
+    The study is asked twice a second: the trials may be run by other processes.
+    """
+    if not is_shown:
+        yield
+        return
+    is_over = threading.Event()
+    total = int(n_trials) if n_trials < float("inf") else None
+    bar = tqdm(total=total, unit="trial", initial=_state_of(study)[0])
+
+    def follow() -> None:
+        while not is_over.wait(0.5):
+            _update(bar, study)
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+        _update(bar, study)
+        bar.close()
+
+
+def _state_of(study: Any) -> tuple[int, dict[str, Any]]:
+    trials = [trial for trial in live_trials(study) if trial.state.is_finished()]
+    values = [t.value for t in trials if t.state == TrialState.COMPLETE and t.value is not None]
+    shown: dict[str, Any] = {"best": f"{max(values):.4f}"} if values else {}
+    for state in (TrialState.PRUNED, TrialState.FAIL):
+        count = sum(trial.state == state for trial in trials)
+        if count:
+            shown["pruned" if state == TrialState.PRUNED else "failed"] = count
+    return len(trials), shown
+
+
+def _update(bar: Any, study: Any) -> None:
+    n_finished, shown = _state_of(study)
+    bar.set_postfix(shown, refresh=False)
+    bar.n = n_finished
+    bar.refresh()

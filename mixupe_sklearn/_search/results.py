@@ -1,0 +1,64 @@
+"""From the trials of a study to the columns of ``cv_results_``."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from mixupe_sklearn._search.space import Space
+from mixupe_sklearn._search.storage import quiet
+from mixupe_sklearn._search.study import ERROR, RESULT, has_own, live_trials
+
+STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
+
+
+def finished_trials(study: Any, space: Space) -> list[FrozenTrial]:
+    """Trials with a result, good or bad; those of a grid in its order, whoever ran them when."""
+    trials = [trial for trial in live_trials(study) if trial.state in STATES and trial.params]
+    return sorted(trials, key=lambda t: space.place(t.params) if space.is_grid else t.number)
+
+
+def error_of(trial: FrozenTrial) -> str | None:
+    """What went wrong in a trial, if something did."""
+    if trial.state != TrialState.FAIL:
+        return None
+    return trial.user_attrs[ERROR][1] if has_own(trial, ERROR) else "Its worker died each time."
+
+
+def fits_of(trial: FrozenTrial, names: Sequence[str], n_fits: int) -> list[dict[str, Any]]:
+    """One dict a fit, as scikit-learn's searches collect them; NaN where a fit was not run."""
+    result = trial.user_attrs.get(RESULT, {})
+
+    def at(values: list[float], number: int) -> float:
+        is_there = number < len(values) and trial.state == TrialState.COMPLETE
+        return values[number] if is_there else np.nan
+
+    return [
+        {
+            "test_scores": {name: at(result.get("scores", {}).get(name, []), n) for name in names},
+            "fit_time": at(result.get("fit_time", []), n),
+            "score_time": at(result.get("score_time", []), n),
+        }
+        for n in range(n_fits)
+    ]
+
+
+def more_columns(trials: Sequence[FrozenTrial]) -> dict[str, list[Any]]:
+    """Columns that scikit-learn's searches do not have."""
+    return {
+        "trial": [trial.number for trial in trials],
+        "state": [STATES[trial.state] for trial in trials],
+        "n_epochs": [trial.user_attrs.get(RESULT, {}).get("n_epochs", 0) for trial in trials],
+    }
+
+
+def in_memory(study: Any) -> Any:
+    """A copy of a study that needs no file and no database."""
+    with quiet():
+        copied = optuna.create_study(study_name=study.study_name, direction=study.direction)
+        copied.add_trials(study.get_trials(deepcopy=False))
+        for name, note in study.user_attrs.items():
+            copied.set_user_attr(name, note)
+    return copied

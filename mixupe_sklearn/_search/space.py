@@ -1,0 +1,178 @@
+"""What a search may vary: named spaces, Optuna's distributions, and lists of values."""
+
+import difflib
+import json
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    distribution_to_json,
+)
+
+# The grid of the paper's tabular experiments.
+PAPER_ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+PAPER_ETAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+# Which of the method's two numbers each method reads (the penalty alone scales with alpha too).
+READ_BY = {
+    "mixupe": ("alpha", "eta"),
+    "erm+penalty": ("alpha", "eta"),
+    "mixup": ("alpha",),
+    "erm": (),
+}
+# What databases can hold as it is; any other choice is stored by its name.
+PLAIN = (bool, int, float, str, type(None))
+
+
+@dataclass(frozen=True)
+class Space:
+    """Distributions by full parameter name, and the values behind choices that are only named.
+
+    Examples
+    --------
+    >>> space = Space.of({"alpha": [0.1, 1.0], "d_hidden": [(8,), (8, 8)]})
+    >>> space.size, space.decode({"alpha": 1.0, "d_hidden": "(8, 8)"})
+    (4, {'alpha': 1.0, 'd_hidden': (8, 8)})
+    """
+
+    distributions: dict[str, BaseDistribution]
+    named: dict[str, dict[str, Any]]
+
+    @classmethod
+    def of(cls, space: Mapping[str, Any]) -> "Space":
+        """Turn lists of values into distributions; Optuna's own stay as they are."""
+        distributions, named = {}, {}
+        for name, values in space.items():
+            if isinstance(values, BaseDistribution):
+                distributions[name] = values
+                values = getattr(values, "choices", ())
+            else:
+                values = _as_choices(name, values)
+                distributions[name] = CategoricalDistribution([_plain(v) for v in values])
+            if not all(isinstance(value, PLAIN) for value in map(_unwrap, values)):
+                named[name] = {repr(value): value for value in values}
+                distributions[name] = CategoricalDistribution(list(named[name]))
+        return cls(distributions, named)
+
+    @property
+    def is_grid(self) -> bool:
+        """Whether there are finitely many points, each a choice from lists."""
+        kinds = self.distributions.values()
+        return all(isinstance(kind, CategoricalDistribution) for kind in kinds)
+
+    @property
+    def size(self) -> float:
+        """How many points there are."""
+        if not self.is_grid:
+            return math.inf
+        return math.prod(len(choices) for choices in self.grid.values())
+
+    @property
+    def grid(self) -> dict[str, list[Any]]:
+        """The choices of each parameter."""
+        kinds = self.distributions.items()
+        return {n: list(k.choices) for n, k in kinds if isinstance(k, CategoricalDistribution)}
+
+    def decode(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters as the estimator wants them, in the order of the space."""
+        return {
+            name: self.named[name][params[name]] if name in self.named else params[name]
+            for name in self.distributions
+            if name in params
+        }
+
+    def place(self, params: Mapping[str, Any]) -> int:
+        """The number of a point in a grid, in the order of GridSearchCV."""
+        number = 0
+        for name in sorted(self.grid):
+            number = number * len(self.grid[name]) + self.grid[name].index(params[name])
+        return number
+
+    def describe(self) -> dict[str, Any]:
+        """What makes it this space, as plain data that a study can carry."""
+        kinds = self.distributions.items()
+        return {name: json.loads(distribution_to_json(kind)) for name, kind in sorted(kinds)}
+
+
+def _unwrap(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _plain(value: Any) -> Any:
+    value = _unwrap(value)
+    return value if isinstance(value, PLAIN) else repr(value)
+
+
+def _as_choices(name: str, values: Any) -> list[Any]:
+    is_list = isinstance(values, (Sequence, np.ndarray)) and not isinstance(values, (str, bytes))
+    if not is_list or len(values) == 0:
+        raise ValueError(
+            f"Got {name}={values!r} in the space, but expected an Optuna distribution or a list "
+            f"with at least one value."
+        )
+    return list(values)
+
+
+def named_space(space: str, prefix: str, method: str) -> Space:
+    """The paper's grid or the default ranges, for parameters behind a prefix.
+
+    Examples
+    --------
+    >>> named_space("paper", "classifier__", "mixupe").size
+    45
+    >>> sorted(named_space("default", "", "mixup").distributions)
+    ['alpha', 'lr', 'weight_decay']
+    """
+    read = READ_BY[method]
+    if space == "paper":
+        grid = {"alpha": PAPER_ALPHAS, "eta": PAPER_ETAS}
+        if not read:
+            raise ValueError(
+                f"Got space='paper' with method={method!r}, which reads neither alpha nor eta; "
+                f"give a dict such as {{'{prefix}lr': [0.001, 0.01]}}."
+            )
+        return Space.of({prefix + name: grid[name] for name in read})
+    ranges = {
+        "alpha": FloatDistribution(0.01, 5.0, log=True),
+        "eta": FloatDistribution(1e-4, 1.0, log=True),
+        "lr": FloatDistribution(1e-4, 1e-2, log=True),
+        "weight_decay": FloatDistribution(1e-7, 1e-2, log=True),
+    }
+    wanted = (*read, "lr", "weight_decay")
+    return Space.of({prefix + name: ranges[name] for name in wanted})
+
+
+def check_names(space: Mapping[str, Any], known: Collection[str]) -> None:
+    """Raise one sentence if a space is empty or names a parameter that is not there.
+
+    Examples
+    --------
+    >>> check_names({"aplha": [1.0]}, ["alpha", "eta"])
+    Traceback (most recent call last):
+        ...
+    ValueError: Got the unknown parameter 'aplha' in the space; the closest names are 'alpha'.
+    """
+    if not space:
+        raise ValueError("Got an empty space, but expected at least one parameter to search over.")
+    for name in space:
+        if name not in known:
+            raise ValueError(
+                f"Got the unknown parameter {name!r} in the space; the closest names are "
+                f"{', '.join(map(repr, _closest(name, known)))}."
+            )
+
+
+def _closest(name: Any, known: Collection[str], n: int = 3) -> list[str]:
+    """Names that end alike first (a step's name was forgotten), then those spelled alike."""
+    inner = [other for other in known if other.endswith(f"__{name}")]
+    alike = difflib.get_close_matches(str(name), list(known), n=n, cutoff=0.5)
+    # Of a long name only the last part may be spelled wrong.
+    last = {other.split("__")[-1]: other for other in sorted(known)}
+    near = difflib.get_close_matches(str(name).split("__")[-1], list(last), n=n, cutoff=0.6)
+    found = dict.fromkeys([*inner, *alike, *(last[part] for part in near)])
+    return list(found)[:n] or sorted(known)[:n]

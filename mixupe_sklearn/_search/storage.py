@@ -1,0 +1,155 @@
+"""Where a search keeps its trials: in memory, in a file, or in a database."""
+
+import functools
+import pathlib
+import sqlite3
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import optuna
+import sqlalchemy
+from optuna.storages import InMemoryStorage, RDBStorage, RetryHeartbeatStaleTrialCallback
+
+from mixupe_sklearn._checks import warn_user
+
+# Seconds between two signs of life of a worker, and how long without one until it counts as dead.
+HEARTBEAT, GRACE = 5, 30
+# A trial that has killed so many workers is not tried again.
+MAX_RETRIES = 20
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep Optuna from logging, and from warning of what is done here on purpose."""
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+            warnings.filterwarnings("ignore", message="Heartbeat of storage is supposed")
+            yield
+    finally:
+        optuna.logging.set_verbosity(before)
+
+
+def open_storage(storage: Any) -> Any:
+    """Turn None, a file name, a database URL or a storage of Optuna's into a storage.
+
+    Examples
+    --------
+    >>> type(open_storage(None)).__name__
+    'InMemoryStorage'
+    """
+    if storage is None:
+        return InMemoryStorage()
+    if isinstance(storage, optuna.storages.BaseStorage):
+        return _checked(storage)
+    if not isinstance(storage, (str, pathlib.Path)) or not str(storage):
+        raise ValueError(
+            f"Got storage={storage!r}, but expected a file name, a database URL, a storage of "
+            f"Optuna's or None."
+        )
+    url, options = str(storage), {}
+    shown = _without_password(url)
+    path = _sqlite_path(url)
+    if path is not None:
+        _check_sqlite(path)
+        url, options = f"sqlite:///{path}", {"creator": functools.partial(_open_sqlite, str(path))}
+    try:
+        return _connect(url, options)
+    except ImportError as error:
+        raise ImportError(
+            f"Got storage={shown!r}, which needs a database driver that is not installed; for "
+            f"PostgreSQL: pip install mixupe-sklearn[distributed]."
+        ) from error
+    except (sqlalchemy.exc.SQLAlchemyError, RuntimeError) as error:
+        reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+        raise ValueError(
+            f"Got storage={shown!r}, which cannot be reached or written: {reason}."
+        ) from error
+
+
+def _connect(url: str, options: dict[str, Any], is_last: bool = False) -> RDBStorage:
+    try:
+        with quiet():
+            return RDBStorage(
+                url,
+                engine_kwargs=options,
+                heartbeat_interval=HEARTBEAT,
+                grace_period=GRACE,
+                heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(MAX_RETRIES),
+            )
+    except sqlalchemy.exc.SQLAlchemyError:
+        if is_last:
+            raise
+    time.sleep(1.0)  # two processes that make the tables at the same moment hinder each other
+    return _connect(url, options, is_last=True)
+
+
+def _checked(storage: Any) -> Any:
+    if isinstance(storage, RDBStorage) and storage.get_heartbeat_interval() is None:
+        warn_user(
+            "Got a storage without heartbeat_interval: a trial whose worker dies is taken as "
+            "running for ever; pass the URL itself as storage."
+        )
+    return storage
+
+
+def _without_password(url: str) -> str:
+    try:
+        return sqlalchemy.engine.make_url(url).render_as_string(hide_password=True)
+    except sqlalchemy.exc.ArgumentError:
+        return url
+
+
+def _sqlite_path(url: str) -> pathlib.Path | None:
+    """The file of a SQLite database, by its name or URL; None for other databases."""
+    name = url.removeprefix("sqlite:///") if "://" in url else url
+    return None if "://" in name or name in ("", ":memory:") else pathlib.Path(name).absolute()
+
+
+def _open_sqlite(path: str) -> sqlite3.Connection:
+    # A second process may hold the file for a moment. With a log beside the file (WAL) a commit
+    # need not wait for the disk: a killed process loses nothing, a power cut the last moments.
+    connection = sqlite3.connect(path, timeout=60, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+    return connection
+
+
+def _check_sqlite(path: pathlib.Path) -> None:
+    """Look through a database file: one that was cut fails only later, and unclearly, by itself."""
+    if not path.is_file() or path.stat().st_size == 0:
+        return
+    connection = sqlite3.connect(path, timeout=60)
+    try:
+        answer = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        answer = str(error)
+    finally:
+        connection.close()
+    if answer != "ok":
+        raise ValueError(
+            f"Got storage={str(path)!r}, which is no whole SQLite database ({answer}): restore a "
+            f"copy of it, or give another file name."
+        )
+
+
+def has_heartbeat(storage: Any) -> bool:
+    """Whether workers give signs of life, so that a dead one is noticed."""
+    return isinstance(storage, RDBStorage) and storage.get_heartbeat_interval() is not None
+
+
+def hang_up(storage: Any) -> None:
+    """Close connections that are open and idle; a storage that is used again opens new ones."""
+    if isinstance(storage, RDBStorage):
+        storage.remove_session()
+        storage.engine.dispose()
+
+
+def grace_of(storage: Any) -> float:
+    """Seconds without a sign of life after which a worker counts as dead."""
+    return storage.grace_period or 2 * storage.get_heartbeat_interval()

@@ -1,0 +1,170 @@
+"""What a trial of a search is made of: its task, its judge, and the record of its scores."""
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from optuna.pruners import NopPruner, WilcoxonPruner
+from optuna.trial import TrialState
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+from sklearn.utils.metaestimators import _safe_split
+from sklearn.utils.validation import _check_method_params
+
+
+def core_of(estimator: Any) -> tuple[str, Any]:
+    """The estimator at the end of a pipeline, and the prefix of its parameters.
+
+    Examples
+    --------
+    >>> from mixupe_sklearn import make_mixupe_pipeline
+    >>> prefix, core = core_of(make_mixupe_pipeline(alpha=1.0))
+    >>> prefix, core.alpha
+    ('classifier__', 1.0)
+    """
+    prefix = ""
+    while isinstance(estimator, Pipeline):
+        name, estimator = estimator.steps[-1]
+        prefix += f"{name}__"
+    return prefix, estimator
+
+
+@dataclass(frozen=True)
+class Task:
+    """What every trial of a search is evaluated on."""
+
+    estimator: Any
+    X: Any
+    y: Any
+    folds: list[tuple[np.ndarray, np.ndarray]]
+    scorer: Callable[..., Any]
+    metric: str
+    fit_params: Mapping[str, Any]
+    score_params: Mapping[str, Any]
+    seeds: Sequence[int | None]
+    error_score: Any
+
+    @property
+    def n_fits(self) -> int:
+        """Fits of one trial."""
+        return len(self.folds) * len(self.seeds)
+
+    def model(self, params: Mapping[str, Any], seed: int | None) -> Any:
+        """A new estimator with a trial's parameters and a seed (None leaves its own)."""
+        model = clone(self.estimator).set_params(**clone(dict(params), safe=False))
+        if seed is not None:
+            model.set_params(**{f"{core_of(model)[0]}random_state": seed})
+        return model
+
+    def rows(self, part: np.ndarray, train: np.ndarray | None = None) -> tuple[Any, Any]:
+        """Rows of one part of a fold; an estimator of distances also needs the training rows."""
+        return _safe_split(self.estimator, self.X, self.y, part, train)
+
+    def params_of(self, params: Mapping[str, Any], part: np.ndarray) -> dict[str, Any]:
+        """Arguments of fit or score for these rows: weights and the like are cut along."""
+        return _check_method_params(self.X, params=params, indices=part)
+
+    def score(self, model: Any, X: Any, y: Any, params: Mapping[str, Any]) -> dict[str, float]:
+        """Each metric by name; a single one is called "score"."""
+        scores = (
+            self.scorer(model, X, **params) if y is None else self.scorer(model, X, y, **params)
+        )
+        scores = scores if isinstance(scores, dict) else {"score": scores}
+        for name, value in scores.items():
+            if isinstance(value, str):  # how scikit-learn hands over a scorer's failure
+                raise ValueError(f"The scorer {name!r} failed: {value.strip().splitlines()[-1]}")
+        return {name: float(value) for name, value in scores.items()}
+
+    def value_of(self, scores: Mapping[str, float]) -> float:
+        """The score that is searched by; the first where none is named."""
+        return scores[self.metric] if self.metric in scores else next(iter(scores.values()))
+
+
+class Judge:
+    """Reports a trial's scores to Optuna, and asks whether the trial is worth going on.
+
+    The Wilcoxon pruner compares fit with fit (the same fold and seed); every other pruner sees the
+    validation score of each epoch. Fits follow each other, so that an epoch of a later fit counts
+    as a later step; its value is the mean over the finished fits and the running one.
+    """
+
+    def __init__(self, trial: Any, pruner: Any, *, n_epochs: int | None, n_fits: int):
+        self.trial = trial
+        self.n_epochs = n_epochs or 0
+        self.last_step = self.n_epochs * n_fits
+        self.is_by_fit = isinstance(pruner, WilcoxonPruner)
+        self.is_by_epoch = not (n_epochs is None or self.is_by_fit or isinstance(pruner, NopPruner))
+
+    def after_epoch(self, finished: Sequence[float], epoch: int, scores: Sequence[float]) -> bool:
+        """Whether the trial ends here, by the scores of finished fits and of those running."""
+        step = len(finished) * self.n_epochs + epoch
+        value = float(np.mean([*finished, *scores]))
+        is_done = step + (len(scores) - 1) * self.n_epochs >= self.last_step
+        return self._is_over(step, value) and not is_done
+
+    def after_fit(self, finished: Sequence[float]) -> bool:
+        """Whether the trial ends here, by the scores of all finished fits."""
+        return self.is_by_fit and self._is_over(len(finished) - 1, finished[-1])
+
+    def _is_over(self, step: int, value: float) -> bool:
+        if not np.isfinite(value):
+            return False  # the final score will tell
+        self.trial.report(value, step)
+        return self.trial.should_prune()
+
+
+@dataclass
+class Record:
+    """What has been learned of a trial so far."""
+
+    params: dict[str, Any]
+    metric: str
+    judge: Judge
+    state: TrialState = TrialState.RUNNING
+    scores: dict[str, list[float]] = field(default_factory=dict)
+    fit_time: list[float] = field(default_factory=list)
+    score_time: list[float] = field(default_factory=list)
+    n_epochs: int = 0
+    error: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the trial still runs."""
+        return self.state == TrialState.RUNNING
+
+    @property
+    def values(self) -> list[float]:
+        """What is searched by, of the fits that are done; the first metric if none is named."""
+        first = next(iter(self.scores), self.metric)
+        return self.scores.get(self.metric if self.metric in self.scores else first, [])
+
+    def prune_if(self, is_over: bool) -> None:
+        """End the trial if its judge says so."""
+        if is_over and self.is_open:
+            self.state = TrialState.PRUNED
+
+    def add(self, scores: Mapping[str, float], fit_time: float, score_time: float) -> None:
+        """Note one fit."""
+        for name, value in scores.items():
+            self.scores.setdefault(name, []).append(value)
+        self.fit_time.append(fit_time)
+        self.score_time.append(score_time)
+
+    def fail(self, error: Exception) -> None:
+        """End the trial with what went wrong."""
+        self.state = TrialState.FAIL
+        self.error = "".join(traceback.format_exception(error))
+
+    def close(self) -> float | None:
+        """The trial's value, after the last fit."""
+        if self.is_open:
+            self.state = TrialState.COMPLETE
+        if self.state != TrialState.COMPLETE:
+            return None
+        value = float(np.mean(self.values))
+        if not np.isfinite(value):
+            self.state, self.error = TrialState.FAIL, f"The mean score is {value}."
+            return None
+        return value

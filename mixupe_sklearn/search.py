@@ -1,0 +1,372 @@
+"""MixupESearchCV: a search over alpha, eta and whatever else, on Optuna, as scikit-learn's are."""
+
+import pathlib
+import tempfile
+import time
+import warnings
+from contextlib import ExitStack
+from dataclasses import replace
+
+import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
+from optuna.storages import InMemoryStorage
+from optuna.trial import TrialState
+from sklearn.base import clone, is_classifier
+from sklearn.exceptions import FitFailedWarning
+from sklearn.model_selection import check_cv
+from sklearn.model_selection._search import BaseSearchCV
+from sklearn.utils import indexable
+from sklearn.utils.validation import _check_method_params
+
+from mixupe_sklearn._checks import Choice, Number, check_rules, warn_user
+from mixupe_sklearn._search.identity import identity_of
+from mixupe_sklearn._search.plan import draw_seeds, make_job, resolve_space, warn_of_missing_classes
+from mixupe_sklearn._search.plots import plot_search
+from mixupe_sklearn._search.progress import progress_bar
+from mixupe_sklearn._search.results import (
+    error_of,
+    finished_trials,
+    fits_of,
+    in_memory,
+    more_columns,
+)
+from mixupe_sklearn._search.space import Space
+from mixupe_sklearn._search.storage import grace_of, hang_up, has_heartbeat, open_storage
+from mixupe_sklearn._search.study import IDENTITY, RESULT, live_trials, open_study
+from mixupe_sklearn._search.trials import Task
+from mixupe_sklearn._search.worker import Job, work, work_elsewhere
+from mixupe_sklearn._tasks import FitTasks, with_callbacks
+
+__all__ = ["MixupESearchCV", "plot_search"]
+
+RULES = {
+    "n_trials": Number("a whole number >= 1 or None", low=1, integer=True, or_none=True),
+    "timeout": Number("a number of seconds > 0 or None", open_low=True, or_none=True),
+    "n_repeats": Number("a whole number >= 1", low=1, integer=True),
+}
+
+
+class MixupESearchCV(BaseSearchCV):
+    """Search for the best parameters by cross-validation, with Optuna.
+
+    Use it as scikit-learn's ``GridSearchCV`` or ``RandomizedSearchCV``: ``fit`` tries
+    configurations and refits the best one on all rows. Beyond those two it gives up bad trials
+    after a few epochs, averages over seeds, goes on where it was killed, shares a study between
+    processes and machines, and trains many small networks as one.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A classifier or regressor of ours, or a pipeline that ends in one. Any other estimator
+        works, without pruning by epoch.
+    space : {"paper", "default"} or dict, default="default"
+        What to vary. ``"paper"`` is the paper's grid, nine values of ``alpha`` by five of ``eta``
+        (as far as the estimator's ``method`` reads them); ``"default"`` log-uniform ranges of
+        ``alpha``, ``eta``, ``lr`` and ``weight_decay``. A dict has full parameter names
+        (``"classifier__alpha"`` in a pipeline) and Optuna's distributions or lists of values.
+    n_trials : int or None, default=None
+        How many configurations the study is to have in all, those of earlier calls included. None
+        means a whole grid, or 50 (or as many as ``timeout`` allows).
+    timeout : float or None, default=None
+        Seconds after which no further trial is begun.
+    cv : int, splitter or iterable, default=None
+        Folds, as in ``GridSearchCV``; None means five.
+    scoring : str, callable, list, tuple, dict or None, default=None
+        Metric or metrics, as in ``GridSearchCV``; of several, ``refit`` names the one to search by.
+    refit : bool, str or callable, default=True
+        Whether, and by which metric, the best configuration is fitted on all rows.
+    n_repeats : int, default=1
+        Seeds for each configuration and fold; the score is the mean. The paper uses five. Every
+        configuration gets the same seeds.
+    sampler : {"auto", "grid", "tpe", "random"} or optuna sampler, default="auto"
+        Which configurations to try: ``"auto"`` walks through a grid that is to be tried in full,
+        and learns from earlier trials otherwise (Optuna's multivariate TPE).
+    pruner : str, optuna pruner or None, default="auto"
+        When to give a trial up: ``"halving"``, ``"hyperband"`` or ``"median"`` by the validation
+        score of each epoch, ``"wilcoxon"`` by the scores of folds and seeds, ``"none"``.
+        ``"auto"`` means ``"none"`` for a grid and ``"halving"`` otherwise.
+    storage : str, path, optuna storage or None, default=None
+        Where trials are kept: a file name (SQLite), a database URL, or None for memory. A search
+        that was killed goes on from there.
+    study_name : str, default="mixupe-search"
+        Name of the study in the storage.
+    n_jobs : int or None, default=None
+        Processes at work; any backend of joblib's serves (loky, Dask).
+    vectorize : {"auto"} or bool, default="auto"
+        Whether networks of equal shape train as one batched model. ``"auto"`` does so where the
+        estimator and the data allow, and else fits one by one; ``not_vectorized_because_`` has
+        the reason. True raises it as an error.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the sampler, and of the estimators' own seeds if those are None or ``n_repeats``
+        is above one.
+    verbose : int, default=0
+        1 shows a progress bar with the best score and the time left.
+    error_score : "raise" or float, default=nan
+        Score of a fit that fails. NaN ends its trial as failed; ``"raise"`` ends the search.
+
+    Attributes
+    ----------
+    best_params_, best_score_, best_index_, best_estimator_, refit_time_
+        As in ``GridSearchCV``.
+    cv_results_ : dict of ndarrays
+        The columns of ``GridSearchCV``, a row a trial, and ``trial``, ``state`` (``"complete"``,
+        ``"pruned"`` or ``"failed"``) and ``n_epochs`` (those trained, over all fits). Scores of
+        trials that are not complete are NaN, and rank last. Each fold has ``n_repeats`` splits.
+    study_ : optuna.study.Study
+        The study, for Optuna's own plots and for optuna-dashboard. A pickled search carries a copy
+        that needs no storage.
+    seeds_ : list
+        The seed of each repeat; None means the estimator's own ``random_state``.
+    not_vectorized_because_ : str or None
+        Why networks were not trained as one, if they were not.
+    n_splits_ : int
+        Folds times repeats.
+    scorer_, multimetric_, classes_, n_features_in_, feature_names_in_
+        As in ``GridSearchCV``.
+
+    See Also
+    --------
+    plot_search : Figures of a search.
+    make_mixupe_pipeline : From a raw data frame to a classifier.
+
+    Notes
+    -----
+    Steps of a pipeline before the network are fitted on the training part of each fold only. A
+    study belongs to one search: to one space, one estimator, one set of rows and folds.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from mixupe_sklearn import MixupEClassifier, MixupESearchCV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> space = {"alpha": [0.1, 1.0], "eta": [0.001, 0.1]}
+    >>> classifier = MixupEClassifier(batch_size=20, max_epochs=10)
+    >>> search = MixupESearchCV(classifier, space, cv=3, random_state=0).fit(X, y)
+    >>> len(search.cv_results_["params"]), bool(search.best_score_ > 0.8)
+    (4, True)
+    """
+
+    # What GridSearchCV would offer besides.
+    return_train_score = False
+
+    def __init__(
+        self,
+        estimator,
+        space="default",
+        *,
+        n_trials=None,
+        timeout=None,
+        cv=None,
+        scoring=None,
+        refit=True,
+        n_repeats=1,
+        sampler="auto",
+        pruner="auto",
+        storage=None,
+        study_name="mixupe-search",
+        n_jobs=None,
+        vectorize="auto",
+        random_state=None,
+        verbose=0,
+        error_score=np.nan,
+    ):
+        self.estimator = estimator
+        self.space = space
+        self.n_trials = n_trials
+        self.timeout = timeout
+        self.cv = cv
+        self.scoring = scoring
+        self.refit = refit
+        self.n_repeats = n_repeats
+        self.sampler = sampler
+        self.pruner = pruner
+        self.storage = storage
+        self.study_name = study_name
+        self.n_jobs = n_jobs
+        self.vectorize = vectorize
+        self.random_state = random_state
+        self.verbose = verbose
+        self.error_score = error_score
+
+    @with_callbacks
+    def fit(self, X, y=None, **params):
+        """Search, then fit the best configuration on all rows.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs) or None, default=None
+            Targets.
+        **params : dict
+            Passed on as ``GridSearchCV`` does: ``sample_weight`` and other arguments of ``fit``
+            are cut along the folds, ``groups`` goes to the splitter.
+
+        Returns
+        -------
+        self : MixupESearchCV
+            The fitted search.
+        """
+        self._check_parameters()
+        scorer, metric = self._get_scorers()
+        X, y = indexable(X, y)
+        params = _check_method_params(X, params=params)
+        routed = self._get_routed_params_for_fit(params)
+        tasks = FitTasks(self, X, y, params.get("sample_weight"), 0)
+        space = resolve_space(self.space, self.estimator)
+        cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
+        folds = list(cv.split(X, y, **routed.splitter.split))
+        task = Task(
+            estimator=clone(self.estimator),
+            X=X,
+            y=y,
+            folds=folds,
+            scorer=scorer,
+            metric=self._metric_to_search_by(metric),
+            fit_params=routed.estimator.fit,
+            score_params=routed.scorer.score,
+            seeds=draw_seeds(self.estimator, self.n_repeats, self.random_state),
+            error_score=self.error_score,
+        )
+        warn_of_missing_classes(self.estimator, y, folds)
+        task, trials = self._run(task, space)
+        self.n_splits_ = task.n_fits
+        self._collect(trials, space, metric)
+        self.scorer_ = getattr(scorer, "_scorers", scorer)
+        if self.refit:
+            self._refit(task)
+        tasks.end()
+        return self
+
+    def _check_parameters(self) -> None:
+        check_rules(vars(self), RULES)
+        if not isinstance(self.vectorize, (bool, np.bool_)):
+            check_rules(vars(self), {"vectorize": Choice(("auto",))})
+        is_word = isinstance(self.error_score, str) and self.error_score != "raise"
+        if is_word or not (isinstance(self.error_score, str) or np.isscalar(self.error_score)):
+            raise ValueError(
+                f"Got error_score={self.error_score!r}, but expected 'raise' or a number."
+            )
+        if not isinstance(self.study_name, str) or not self.study_name:
+            raise ValueError(
+                f"Got study_name={self.study_name!r}, but expected a name of at least one letter."
+            )
+
+    def _metric_to_search_by(self, metric) -> str:
+        """Of several metrics the one that ``refit`` names, or the first."""
+        if callable(self.scoring) and isinstance(self.refit, str):
+            return self.refit
+        return metric if isinstance(metric, str) else next(iter(self.scoring))
+
+    def _run(self, task: Task, space: Space):
+        """Let workers finish the study; return the task with its seeds, and the trials."""
+        n_jobs = effective_n_jobs(self.n_jobs)
+        with ExitStack() as stack:
+            storage = self.storage
+            is_temporary = storage is None and n_jobs > 1
+            if is_temporary:  # processes need a place to meet
+                folder = stack.enter_context(tempfile.TemporaryDirectory())
+                storage = pathlib.Path(folder) / "search.db"
+            storage = open_storage(storage)
+            stack.callback(hang_up, storage)
+            if n_jobs > 1 and isinstance(storage, InMemoryStorage):
+                raise ValueError(
+                    f"Got a storage in memory with n_jobs={self.n_jobs}, but expected a file or a "
+                    f"database, which other processes can see, or None."
+                )
+            job = make_job(self, task, space, storage, n_jobs)
+            study, task = self._open_study(job)
+            job = replace(job, task=task)
+            with progress_bar(study, job.n_trials, is_shown=self.verbose > 0):
+                if n_jobs == 1:
+                    reasons = [work(job, study)]
+                else:
+                    run = Parallel(n_jobs=n_jobs)
+                    reasons = run(delayed(work_elsewhere)(job, number) for number in range(n_jobs))
+            self.not_vectorized_because_ = next(filter(None, reasons), None)
+            self.study_ = in_memory(study) if is_temporary else study
+            return task, finished_trials(study, space)
+
+    def _open_study(self, job: Job):
+        """The study, made or found, and the task with the seeds that it began with."""
+        task = job.task
+        identity = identity_of(
+            space=job.space.describe(),
+            params=task.estimator.get_params(deep=True),
+            X=task.X,
+            y=task.y,
+            folds=task.folds,
+            scoring=self.scoring,
+            random_state=self.random_state,
+            seeds=task.seeds,
+        )
+        study, is_new = open_study(
+            job.storage, self.study_name, identity, sampler=job.sampler, pruner=job.pruner
+        )
+        running = [t.number for t in live_trials(study) if t.state == TrialState.RUNNING]
+        if not is_new:
+            study.sampler.reseed_rng()  # what this seed would draw first has been tried
+        if running and has_heartbeat(job.storage):
+            warn_user(
+                f"Study {self.study_name!r} has {len(running)} running trials of other processes: "
+                f"this search shares the study with them, and takes over what they leave undone "
+                f"(after {grace_of(job.storage):g} seconds without a sign of life)."
+            )
+        self.seeds_ = study.user_attrs[IDENTITY]["seeds"]
+        return study, replace(task, seeds=self.seeds_)
+
+    def _collect(self, trials, space: Space, metric) -> None:
+        """Make ``cv_results_`` and the best of it."""
+        errors = [error for error in map(error_of, trials) if error]
+        if not any(trial.state == TrialState.COMPLETE for trial in trials):
+            raise ValueError(self._no_result(trials, errors))
+        if errors:
+            warn_user(
+                f"{len(errors)} of {len(trials)} trials failed, the first with: "
+                f"{errors[0].strip().splitlines()[-1]}",
+                FitFailedWarning,
+            )
+        complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
+        names = list(complete[0].user_attrs[RESULT]["scores"])
+        self.multimetric_ = names != ["score"]
+        if self.multimetric_ and callable(self.scoring):
+            self._check_refit_for_multimetric(names)
+            metric = self.refit
+        with warnings.catch_warnings():
+            # NaN is what a trial that was given up has.
+            warnings.filterwarnings("ignore", message="One or more of the test scores")
+            results = self._format_results(
+                [space.decode(trial.params) for trial in trials],
+                self.n_splits_,
+                [fit for trial in trials for fit in fits_of(trial, names, self.n_splits_)],
+                more_columns(trials),
+            )
+        self.cv_results_ = results
+        if self.refit or not self.multimetric_:
+            self.best_index_ = self._select_best_index(self.refit, metric, results)
+            self.best_params_ = results["params"][self.best_index_]
+            if not callable(self.refit):
+                self.best_score_ = results[f"mean_test_{metric}"][self.best_index_]
+
+    def _no_result(self, trials, errors) -> str:
+        if errors:
+            return f"All {len(trials)} trials failed, the first with:\n{errors[0]}"
+        if trials:
+            return f"All {len(trials)} trials were given up early; use a milder pruner."
+        return f"No trial was finished within timeout={self.timeout} seconds."
+
+    def _refit(self, task: Task) -> None:
+        """Fit the best configuration, with the first seed, on all rows."""
+        self.best_estimator_ = task.model(self.best_params_, self.seeds_[0])
+        start = time.perf_counter()
+        arguments = (task.X,) if task.y is None else (task.X, task.y)
+        self.best_estimator_.fit(*arguments, **task.fit_params)
+        self.refit_time_ = time.perf_counter() - start
+        if hasattr(self.best_estimator_, "feature_names_in_"):
+            self.feature_names_in_ = self.best_estimator_.feature_names_in_
+
+    def __getstate__(self):
+        state = super().__getstate__()
+        if "study_" in state:  # a model must load where no database is
+            state = {**state, "study_": in_memory(state["study_"])}
+        return state

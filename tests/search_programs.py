@@ -1,0 +1,28 @@
+"""What the tests of the search run in processes of their own."""
+
+import warnings
+
+from sklearn.datasets import load_iris
+
+from mixupe_sklearn import MixupEClassifier, MixupESearchCV
+from mixupe_sklearn._search import storage
+
+SPACE = {"alpha": [0.05, 0.2, 1.0], "eta": [1e-3, 1e-2, 1e-1, 1.0]}
+
+
+def quick_heartbeats():
+    """A dead worker is noticed after two seconds instead of thirty."""
+    storage.HEARTBEAT, storage.GRACE = 1, 2
+
+
+def make_search(place, **params):
+    params = {"cv": 3, "n_repeats": 2, "random_state": 0, "refit": False, **params}
+    classifier = MixupEClassifier(max_epochs=100, batch_size=20)
+    return MixupESearchCV(classifier, SPACE, storage=place, **params)
+
+
+def run_search(place):
+    quick_heartbeats()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Study .* has .* running trials")
+        return make_search(place).fit(*load_iris(return_X_y=True))

@@ -1,0 +1,32 @@
+"""scikit-learn's own checks for the search, as for scikit-learn's own searches."""
+
+import pytest
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from mixupe_sklearn import MixupEClassifier, MixupERegressor, MixupESearchCV
+
+# scikit-learn runs its own searches with these two parameters.
+COMMON = {"cv": 2, "error_score": "raise", "random_state": 0}
+OURS = {"max_epochs": 3, "batch_size": 10}
+SEARCHES = [
+    MixupESearchCV(MixupEClassifier(**OURS), {"alpha": [0.1, 1.0]}, **COMMON),
+    MixupESearchCV(MixupERegressor(**OURS), {"alpha": [0.1, 1.0]}, **COMMON),
+    MixupESearchCV(MixupEClassifier(**OURS), {"lr": [0.001, 0.01]}, vectorize=False, **COMMON),
+    MixupESearchCV(MixupEClassifier(**OURS), n_trials=3, **COMMON),
+    MixupESearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, pruner="none", **COMMON),
+    MixupESearchCV(Ridge(), {"alpha": [0.1, 1.0]}, pruner="none", **COMMON),
+]
+
+
+def expected_failures(search):
+    # Declared by scikit-learn for GridSearchCV over a Ridge, too: a search does not look at y.
+    if isinstance(search.estimator, Ridge):
+        return {"check_supervised_y_2d": "DataConversionWarning not caught"}
+    return {}
+
+
+@pytest.mark.filterwarnings("ignore")  # the checks provoke warnings on purpose
+@parametrize_with_checks(SEARCHES, expected_failed_checks=expected_failures)
+def test_the_search_keeps_scikit_learns_contract(estimator, check):
+    check(estimator)

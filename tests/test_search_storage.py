@@ -1,0 +1,122 @@
+"""A search that is killed loses nothing, and processes share a study without harm."""
+
+import multiprocessing
+import random
+import time
+
+import numpy as np
+import optuna
+import pytest
+from search_programs import make_search, run_search
+
+from mixupe_sklearn._search import storage as storage_module
+from mixupe_sklearn._search.results import in_memory
+from mixupe_sklearn._search.study import live_trials
+
+SHARED = "ignore:Study .* has .* running trials"
+
+
+@pytest.fixture
+def _quick(monkeypatch):
+    monkeypatch.setattr(storage_module, "HEARTBEAT", 1)
+    monkeypatch.setattr(storage_module, "GRACE", 2)
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """Processes that start at once: a server has imported all, and has run no torch itself."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["search_programs"])
+    return context
+
+
+@pytest.fixture(scope="module")
+def undisturbed(iris):
+    return make_search(None).fit(*iris)
+
+
+def load(place):
+    """A copy of the study as it is now, or None."""
+    storage = storage_module.open_storage(place)
+    try:
+        if not optuna.get_all_study_names(storage):
+            return None
+        return in_memory(optuna.load_study(study_name="mixupe-search", storage=storage))
+    finally:
+        storage_module.hang_up(storage)
+
+
+def complete(study):
+    return {t.number: t for t in study.get_trials() if t.state == optuna.trial.TrialState.COMPLETE}
+
+
+def assert_equal_results(search, other):
+    for name in ("params", "mean_test_score", "split3_test_score", "rank_test_score"):
+        np.testing.assert_array_equal(search.cv_results_[name], other.cv_results_[name])
+    assert search.best_params_ == other.best_params_
+
+
+def assert_each_point_once(study):
+    points = [tuple(trial.params.values()) for trial in complete(study).values()]
+    assert len(points) == len(set(points)) == 12
+    states = {trial.state for trial in live_trials(study)}
+    assert states == {optuna.trial.TrialState.COMPLETE}
+
+
+@pytest.mark.usefixtures("_quick")
+@pytest.mark.filterwarnings(SHARED)
+def test_ten_kills_lose_no_finished_trial(tmp_path, processes, undisturbed):
+    place = str(tmp_path / "search.db")
+    moments = random.Random()
+    seen = {}
+    for _ in range(10):
+        worker = processes.Process(target=run_search, args=(place,))
+        worker.start()
+        worker.join(moments.uniform(0.1, 1.5))
+        worker.kill()  # SIGKILL, wherever it is
+        worker.join()
+        study = load(place)
+        seen |= complete(study) if study else {}
+    search = run_search(place)
+    kept = complete(load(place))
+    for number, trial in seen.items():
+        assert kept[number].value == trial.value
+        assert kept[number].datetime_complete == trial.datetime_complete
+    assert_each_point_once(load(place))
+    assert_equal_results(search, undisturbed)
+
+
+@pytest.mark.usefixtures("_quick")
+@pytest.mark.filterwarnings(SHARED)
+def test_two_workers_share_a_study_on_postgresql_and_one_is_killed(
+    tmp_path, processes, undisturbed
+):
+    pgserver = pytest.importorskip("pgserver")
+    server = pgserver.get_server(tmp_path / "pg")
+    try:
+        place = server.get_uri()
+        workers = [processes.Process(target=run_search, args=(place,)) for _ in range(2)]
+        for worker in workers:
+            worker.start()
+        _wait_for_a_running_trial(place)
+        workers[0].kill()
+        workers[1].join(120)
+        assert workers[1].exitcode == 0
+        study = load(place)
+        died = [t for t in study.get_trials() if t.state == optuna.trial.TrialState.FAIL]
+        assert died, "it was killed in the middle of a trial"
+        assert_each_point_once(study)
+        assert_equal_results(run_search(place), undisturbed)
+    finally:
+        server.cleanup()
+
+
+def _wait_for_a_running_trial(place):
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        study = load(place)
+        trials = study.get_trials() if study else []
+        if sum(trial.state == optuna.trial.TrialState.RUNNING for trial in trials) > 4:
+            return
+        time.sleep(0.05)
+    raise AssertionError("no trial was begun")
