@@ -20,6 +20,7 @@ from mixupe_sklearn._stacked import (
     Terms,
     directional_step,
     loss_and_slope,
+    padded,
     rows_of,
 )
 
@@ -170,7 +171,8 @@ def _stack_states(optimizers: Sequence[torch.optim.Optimizer]) -> dict:
     ]
 
     def stacked(name: str) -> Tensor:
-        return torch.stack([torch.cat([one[name].flatten() for one in own]) for own in states])
+        rows = [torch.cat([one[name].flatten() for one in own]) for own in states]
+        return padded(torch.stack(rows))
 
     return {
         name: stacked(name) if _is_array(value) else copy.deepcopy(value)

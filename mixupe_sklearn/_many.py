@@ -114,9 +114,10 @@ def fit_many(
     """Fit estimators that differ in numbers and seeds together, faster than one by one.
 
     Each ends as its own ``fit(X, y, sample_weight)`` would leave it: weights, history, optimizer
-    and generators, up to rounding, which may change with the number of members. Those that differ
-    in shape, epochs or batch size train one group after the other. Nothing is shown while they
-    train, whatever ``verbose`` says; an interrupt leaves all as they were.
+    and generators, up to rounding. The rounding does not depend on the other members (but a
+    network with a single output rounds differently when it is the only one). Those that differ in
+    shape, epochs or batch size train one group after the other. Nothing is shown while they train,
+    whatever ``verbose`` says; an interrupt leaves all as they were.
 
     Parameters
     ----------

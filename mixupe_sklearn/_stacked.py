@@ -23,6 +23,15 @@ from mixupe_sklearn._penalty import (
 
 _aten = torch.ops.aten
 Layers = list[tuple[Tensor, Tensor | None]]
+# Members lie this many entries apart, or a multiple. torch works on entries in blocks (of 32 or
+# fewer), and rounds the odd ones at the end in another way: where each member fills whole blocks,
+# its bits do not depend on its company.
+LANE = 64
+
+
+def padded(values: Tensor) -> Tensor:
+    """Fill the last dimension with zeros to a multiple of ``LANE``."""
+    return nn.functional.pad(values, (0, -values.shape[-1] % LANE))
 
 
 class Activation(NamedTuple):
@@ -102,7 +111,7 @@ class Stack:
     >>> modules = [torch.nn.Linear(2, 1) for _ in range(3)]
     >>> stack = Stack(modules)
     >>> stack.weights.shape
-    torch.Size([3, 3])
+    torch.Size([3, 64])
     >>> _ = stack.weights.zero_()
     >>> modules[1](torch.ones(1, 2)).item()
     0.0
@@ -113,7 +122,8 @@ class Stack:
         self.shapes = [parameter.shape for parameter in modules[0].parameters()]
         self.has_bias = any(len(shape) == 1 for shape in self.shapes)
         rows = [parameters_to_vector(module.parameters()).detach() for module in modules]
-        self.weights = torch.stack(rows)
+        self.n_weights = len(rows[0])
+        self.weights = padded(torch.stack(rows))
         self.gradient = torch.zeros_like(self.weights)
         for module, row in zip(modules, self.weights, strict=True):
             for parameter, view in zip(module.parameters(), self.unflatten(row), strict=True):
@@ -121,7 +131,7 @@ class Stack:
 
     def unflatten(self, flat: Tensor) -> list[Tensor]:
         """Views in the shapes of the parameters."""
-        return unflatten(flat, self.shapes)
+        return unflatten(flat[..., : self.n_weights], self.shapes)
 
     def layers(self, flat: Tensor) -> Layers:
         """Weight and bias of each layer, with all members."""
@@ -227,8 +237,14 @@ def _parts(mixup_loss: Tensor, penalty_term: Tensor, eta: Tensor) -> Parts:
 
 def _evaluate(logits: Tensor, head: str) -> tuple[Tensor, Tensor]:
     """``h`` and ``g`` of all rows at once."""
-    if head != "softmax":
-        return HEADS[head].potential(logits), HEADS[head].mean(logits)
+    form, shape = HEADS[head], logits.shape[1:]
+    if head == "sigmoid":  # entry by entry: see LANE
+        flat = padded(logits.flatten(1))
+        values = form.potential(flat[..., None]), form.mean(flat)
+        potential, mean = (value[:, : shape.numel()].unflatten(1, shape) for value in values)
+        return potential.sum(dim=-1), mean
+    if head == "squared":
+        return form.potential(logits), form.mean(logits)
     # torch is slow at a softmax over a short last dimension, and fast over the one before it.
     columns = logits.mT.contiguous()
     logs = columns.log_softmax(dim=-2)

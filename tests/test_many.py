@@ -208,6 +208,23 @@ def test_company_changes_nothing(iris, monkeypatch):
         assert_same_fit(member, single, X)
 
 
+@pytest.mark.parametrize("head", ["softmax", "sigmoid"])
+@pytest.mark.parametrize("method", ["mixupe", "mixup", "erm"])
+def test_the_bits_of_a_member_do_not_depend_on_its_company(iris, head, method):
+    X, y = iris
+    if head == "sigmoid":
+        y = np.column_stack([y == 0, y == 1])
+    params = {"method": method, "max_epochs": 4, "batch_size": 20}
+
+    def fitted(seeds):
+        members = [MixupEClassifier(random_state=seed, **params) for seed in seeds]
+        return [member.predict_proba(X) for member in fit_many(members, X, y)]
+
+    together = fitted(range(11))
+    for seeds in (range(1), range(3, 4), range(2, 7), range(4, 11)):
+        np.testing.assert_array_equal(fitted(seeds), [together[seed] for seed in seeds])
+
+
 def test_single_precision_agrees_up_to_rounding(small_digits):
     X, y = small_digits
     members = make_members(module_params={"activation": "gelu"})

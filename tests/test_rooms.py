@@ -142,7 +142,9 @@ class MyModule(MLP):
         super().__init__(n_features, n_outputs, d_hidden=(width,))
 
 
-@pytest.mark.parametrize(("page", "n_blocks"), [("README.md", 4), ("docs/user_guide.md", 2), ("docs/search.md", 4)])
+@pytest.mark.parametrize(
+    ("page", "n_blocks"), [("README.md", 4), ("docs/user_guide.md", 2), ("docs/search.md", 4)]
+)
 def test_the_code_of_a_page_runs(page, n_blocks, small_digits):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
     assert len(blocks) >= n_blocks
