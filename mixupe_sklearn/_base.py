@@ -18,7 +18,7 @@ from sklearn.utils import (
 )
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mixupe_sklearn._checks import warn_user
+from mixupe_sklearn._checks import is_same, warn_user
 from mixupe_sklearn._hardware import gradients_on, resolve_device
 from mixupe_sklearn._inputs import (
     CURE,
@@ -35,7 +35,6 @@ from mixupe_sklearn._tasks import CallbackSupportMixin, FitTasks
 from mixupe_sklearn._training import (
     FIXED,
     check_settings,
-    is_same,
     logits_of,
     make_net,
     n_module_outputs,
@@ -78,6 +77,8 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
     # A search may set this for one fit: called with the estimator after each epoch, it says whether
     # training is to stop. No parameter, since a clone must not take it along.
     _epoch_hook: Callable[[Any], bool] | None = None
+    # A search also says that a fit which is interrupted is no result.
+    _keeps_interrupted = True
 
     def __init__(
         self,
@@ -323,6 +324,8 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
             )
         self._keep_history()
         if not is_complete:
+            if not self._keeps_interrupted:
+                raise KeyboardInterrupt
             warn_user(
                 f"Training was interrupted after {self.n_iter_} epochs; what was learned so far is "
                 f"kept.",

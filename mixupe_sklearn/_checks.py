@@ -77,6 +77,21 @@ def check_rules(values: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
             raise ValueError(f"Got {name}={values[name]!r}, but expected {rule.expected}.")
 
 
+def is_same(first: Any, second: Any) -> bool:
+    """Whether two parameters are equal, dicts and arrays included.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> is_same({"w": np.ones(2)}, {"w": np.ones(2)}), is_same({"w": 1}, {"v": 1})
+    (True, False)
+    """
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        keys = first.keys()
+        return keys == second.keys() and all(is_same(first[key], second[key]) for key in keys)
+    return first is second or bool(np.all(first == second))
+
+
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn, pointing at the line of the user that led here, not at one of ours.
 

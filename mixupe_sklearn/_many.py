@@ -17,14 +17,14 @@ import torch
 from scipy import sparse
 
 from mixupe_sklearn._base import BaseMixupE, restore
-from mixupe_sklearn._checks import Choice, check_rules
+from mixupe_sklearn._checks import Choice, check_rules, is_same
 from mixupe_sklearn._criterion import LossParts
 from mixupe_sklearn._hardware import few_threads, gradients_on, resolve_device
 from mixupe_sklearn._inputs import Rows
 from mixupe_sklearn._lockstep import Batch, Data, kind_of, rates_of
 from mixupe_sklearn._net import make_dataset
 from mixupe_sklearn._random import new_seed, seeded
-from mixupe_sklearn._training import as_tensors, check_weights, is_same
+from mixupe_sklearn._training import as_tensors, check_weights
 
 # Entries (weights, their gradients and moments, and the states of a step) that the members of one
 # batch may hold together. With (128, 128) hidden units this is 15 members at 64 features and 5 at

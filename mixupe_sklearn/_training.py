@@ -174,21 +174,6 @@ def update_net(net: Any, settings: Mapping[str, Any]) -> None:
         group.update(changed)
 
 
-def is_same(first: Any, second: Any) -> bool:
-    """Whether two parameters are equal, dicts and arrays included.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> is_same({"w": np.ones(2)}, {"w": np.ones(2)}), is_same({"w": 1}, {"v": 1})
-    (True, False)
-    """
-    if isinstance(first, Mapping) and isinstance(second, Mapping):
-        keys = first.keys()
-        return keys == second.keys() and all(is_same(first[key], second[key]) for key in keys)
-    return first is second or bool(np.all(first == second))
-
-
 def float_type(net: Any) -> torch.dtype:
     """The floating type that the module computes in: float32, unless the user's module differs."""
     types = (parameter.dtype for parameter in net.module_.parameters())

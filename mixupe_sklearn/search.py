@@ -4,12 +4,13 @@ import pathlib
 import tempfile
 import time
 import warnings
+from concurrent.futures import BrokenExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
-from optuna.storages import InMemoryStorage
+from optuna.storages import InMemoryStorage, RDBStorage
 from optuna.trial import TrialState
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import FitFailedWarning
@@ -18,7 +19,7 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import indexable
 from sklearn.utils.validation import _check_method_params
 
-from mixupe_sklearn._checks import Choice, Number, check_rules, warn_user
+from mixupe_sklearn._checks import Choice, Kind, Number, Rule, check_rules, warn_user
 from mixupe_sklearn._search.identity import identity_of
 from mixupe_sklearn._search.plan import draw_seeds, make_job, resolve_space, warn_of_missing_classes
 from mixupe_sklearn._search.plots import plot_search
@@ -28,21 +29,24 @@ from mixupe_sklearn._search.results import (
     finished_trials,
     fits_of,
     in_memory,
+    metrics_of,
     more_columns,
+    why_no_result,
 )
 from mixupe_sklearn._search.space import Space
-from mixupe_sklearn._search.storage import grace_of, hang_up, has_heartbeat, open_storage
-from mixupe_sklearn._search.study import IDENTITY, RESULT, live_trials, open_study
+from mixupe_sklearn._search.storage import HICCUPS, grace_of, hang_up, has_heartbeat, open_storage
+from mixupe_sklearn._search.study import IDENTITY, give_back_all, live_trials, open_study
 from mixupe_sklearn._search.trials import Task
 from mixupe_sklearn._search.worker import Job, work, work_elsewhere
 from mixupe_sklearn._tasks import FitTasks, with_callbacks
 
 __all__ = ["MixupESearchCV", "plot_search"]
 
-RULES = {
+RULES: dict[str, Rule] = {
     "n_trials": Number("a whole number >= 1 or None", low=1, integer=True, or_none=True),
     "timeout": Number("a number of seconds > 0 or None", open_low=True, or_none=True),
     "n_repeats": Number("a whole number >= 1", low=1, integer=True),
+    "verbose": Kind("a whole number", (int, np.integer)),
 }
 
 
@@ -222,10 +226,11 @@ class MixupESearchCV(BaseSearchCV):
             y=y,
             folds=folds,
             scorer=scorer,
+            is_own_scorer=callable(self.scoring) and not hasattr(self.scoring, "_score_func"),
             metric=self._metric_to_search_by(metric),
             fit_params=routed.estimator.fit,
             score_params=routed.scorer.score,
-            seeds=draw_seeds(self.estimator, self.n_repeats, self.random_state),
+            seeds=draw_seeds(self.estimator, space, self.n_repeats, self.random_state),
             error_score=self.error_score,
         )
         warn_of_missing_classes(self.estimator, y, folds)
@@ -281,25 +286,34 @@ class MixupESearchCV(BaseSearchCV):
                 if n_jobs == 1:
                     reasons = [work(job, study)]
                 else:
-                    run = Parallel(n_jobs=n_jobs)
-                    reasons = run(delayed(work_elsewhere)(job, number) for number in range(n_jobs))
+                    reasons = self._run_elsewhere(job, study, n_jobs)
             self.not_vectorized_because_ = next(filter(None, reasons), None)
+            if self.verbose > 0 and self.not_vectorized_because_:
+                print(f"Networks were fitted one by one: {self.not_vectorized_because_}.")
             self.study_ = in_memory(study) if is_temporary else study
             return task, finished_trials(study, space)
+
+    def _run_elsewhere(self, job: Job, study, n_jobs: int) -> list[str | None]:
+        """Let processes work; if they end too early, give back what they were at."""
+        try:
+            run = Parallel(n_jobs=n_jobs)
+            return run(delayed(work_elsewhere)(job, number) for number in range(n_jobs))
+        except BrokenExecutor as error:
+            give_back_all(study, job.token)
+            kept = "Fit again to go on" if self.storage is not None else "Give a storage to go on"
+            raise RuntimeError(
+                f"A worker process died (killed, or out of memory?). {kept} where it was."
+            ) from error
+        except BaseException:
+            give_back_all(study, job.token)
+            raise
 
     def _open_study(self, job: Job):
         """The study, made or found, and the task with the seeds that it began with."""
         task = job.task
-        identity = identity_of(
-            space=job.space.describe(),
-            params=task.estimator.get_params(deep=True),
-            X=task.X,
-            y=task.y,
-            folds=task.folds,
-            scoring=self.scoring,
-            random_state=self.random_state,
-            seeds=task.seeds,
-        )
+        identity = {"seeds": list(task.seeds)}
+        if self.storage is not None:
+            identity = identity_of(task, job.space, self.scoring, self.random_state)
         study, is_new = open_study(
             job.storage, self.study_name, identity, sampler=job.sampler, pruner=job.pruner
         )
@@ -308,26 +322,27 @@ class MixupESearchCV(BaseSearchCV):
             study.sampler.reseed_rng()  # what this seed would draw first has been tried
         if running and has_heartbeat(job.storage):
             warn_user(
-                f"Study {self.study_name!r} has {len(running)} running trials of other processes: "
-                f"this search shares the study with them, and takes over what they leave undone "
-                f"(after {grace_of(job.storage):g} seconds without a sign of life)."
+                f"Study {self.study_name!r} has trials of other processes ({len(running)} running "
+                f"or dead): this search shares the study with them, and takes over what they leave "
+                f"undone, {grace_of(job.storage):g} seconds after their last sign of life."
             )
         self.seeds_ = study.user_attrs[IDENTITY]["seeds"]
         return study, replace(task, seeds=self.seeds_)
 
     def _collect(self, trials, space: Space, metric) -> None:
         """Make ``cv_results_`` and the best of it."""
-        errors = [error for error in map(error_of, trials) if error]
         if not any(trial.state == TrialState.COMPLETE for trial in trials):
-            raise ValueError(self._no_result(trials, errors))
+            raise ValueError(why_no_result(self.study_, trials, self.timeout))
+        errors = [error for error in map(error_of, trials) if error]
         if errors:
             warn_user(
                 f"{len(errors)} of {len(trials)} trials failed, the first with: "
                 f"{errors[0].strip().splitlines()[-1]}",
                 FitFailedWarning,
             )
-        complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
-        names = list(complete[0].user_attrs[RESULT]["scores"])
+        names = metrics_of([t for t in trials if t.state == TrialState.COMPLETE])
+        if not names:
+            raise ValueError(f"All fits of all {len(trials)} trials failed.")
         self.multimetric_ = names != ["score"]
         if self.multimetric_ and callable(self.scoring):
             self._check_refit_for_multimetric(names)
@@ -338,7 +353,11 @@ class MixupESearchCV(BaseSearchCV):
             results = self._format_results(
                 [space.decode(trial.params) for trial in trials],
                 self.n_splits_,
-                [fit for trial in trials for fit in fits_of(trial, names, self.n_splits_)],
+                [
+                    fit
+                    for trial in trials
+                    for fit in fits_of(trial, names, self.n_splits_, self.error_score)
+                ],
                 more_columns(trials),
             )
         self.cv_results_ = results
@@ -347,13 +366,6 @@ class MixupESearchCV(BaseSearchCV):
             self.best_params_ = results["params"][self.best_index_]
             if not callable(self.refit):
                 self.best_score_ = results[f"mean_test_{metric}"][self.best_index_]
-
-    def _no_result(self, trials, errors) -> str:
-        if errors:
-            return f"All {len(trials)} trials failed, the first with:\n{errors[0]}"
-        if trials:
-            return f"All {len(trials)} trials were given up early; use a milder pruner."
-        return f"No trial was finished within timeout={self.timeout} seconds."
 
     def _refit(self, task: Task) -> None:
         """Fit the best configuration, with the first seed, on all rows."""
@@ -366,7 +378,13 @@ class MixupESearchCV(BaseSearchCV):
             self.feature_names_in_ = self.best_estimator_.feature_names_in_
 
     def __getstate__(self):
-        state = super().__getstate__()
-        if "study_" in state:  # a model must load where no database is
-            state = {**state, "study_": in_memory(state["study_"])}
+        # A model must load where no database is.
+        state = dict(super().__getstate__())
+        if "study_" in state:
+            try:
+                state["study_"] = in_memory(state["study_"])
+            except HICCUPS:
+                del state["study_"]
+        if isinstance(self.storage, RDBStorage):
+            state["storage"] = self.storage.url
         return state

@@ -31,11 +31,11 @@ WRONG = [
     ({"space": {}}, "Got an empty space, but expected at least one parameter to search over."),
     (
         {"space": {"alpha": []}},
-        r"Got alpha=\[\] in the space, but expected an Optuna distribution or a list",
+        r"Got alpha=\[\] in the space, but expected a list with at least one value, or",
     ),
     (
         {"space": {"alpha": "many"}},
-        "Got alpha='many' in the space, but expected an Optuna distribution",
+        "Got alpha='many' in the space, but expected a list",
     ),
     ({"space": "papers"}, "Got space='papers', but expected one of 'paper', 'default'."),
     ({"space": [1]}, r"Got space=\[1\], but expected 'paper', 'default' or a dict"),
@@ -88,7 +88,10 @@ def test_a_named_space_needs_an_estimator_of_ours_that_reads_it(iris):
 
 def test_repeats_need_a_seed_to_vary(iris):
     neighbours = search(KNeighborsClassifier(), {"n_neighbors": [1]}, n_repeats=2)
-    with pytest.raises(ValueError, match="n_repeats=2, but expected 1: a KNeighborsClassifier has"):
+    with pytest.raises(
+        ValueError,
+        match="n_repeats=2 for a KNeighborsClassifier, but expected 1: it has no random_state",
+    ):
         neighbours.fit(*iris)
 
 
@@ -154,7 +157,7 @@ def test_a_study_belongs_to_one_table(iris, tmp_path):
     X, y = iris
     place = tmp_path / "search.db"
     search(storage=place).fit(X, y)
-    with pytest.raises(ValueError, match="another data"):
+    with pytest.raises(ValueError, match="another table"):
         search(storage=place).fit(X + 1, y)
 
 
@@ -182,7 +185,7 @@ def test_a_running_trial_of_another_process_is_told(iris, tmp_path):
     other = optuna.load_study(study_name="mixupe-search", storage=f"sqlite:///{place}")
     other.ask()
     with pytest.warns(
-        UserWarning, match="has 1 running trials of other processes: this search shares"
+        UserWarning, match="has trials of other processes .1 running or dead.: this search shares"
     ):
         search(storage=place, n_trials=1, sampler="grid", timeout=0.1).fit(*iris)
     assert first.best_params_
@@ -223,13 +226,14 @@ def test_all_trials_failing_shows_the_first_error(iris):
         raise RuntimeError("no scale at hand")
 
     with pytest.raises(
-        ValueError, match=r"(?s)All 2 trials failed, the first with:.*no scale at hand"
+        ValueError,
+        match=r"(?s)All 2 trials failed, the first with RuntimeError: no scale at hand.*Traceback",
     ):
         search(scoring=scorer).fit(*iris)
 
 
 def test_no_trial_in_time(iris):
-    with pytest.raises(ValueError, match="No trial was finished within timeout=1e-09 seconds"):
+    with pytest.raises(ValueError, match="No trial was finished .timeout=1e-09."):
         search(timeout=1e-9).fit(*iris)
 
 

@@ -1,7 +1,9 @@
 """A search that is killed loses nothing, and processes share a study without harm."""
 
 import multiprocessing
+import os
 import random
+import signal
 import time
 
 import numpy as np
@@ -13,7 +15,7 @@ from mixupe_sklearn._search import storage as storage_module
 from mixupe_sklearn._search.results import in_memory
 from mixupe_sklearn._search.study import live_trials
 
-SHARED = "ignore:Study .* has .* running trials"
+SHARED = "ignore:Study .* has trials of other processes"
 
 
 @pytest.fixture
@@ -47,7 +49,8 @@ def load(place):
 
 
 def complete(study):
-    return {t.number: t for t in study.get_trials() if t.state == optuna.trial.TrialState.COMPLETE}
+    trials = study.get_trials() if study else []
+    return {t.number: t for t in trials if t.state == optuna.trial.TrialState.COMPLETE}
 
 
 def assert_equal_results(search, other):
@@ -58,7 +61,7 @@ def assert_equal_results(search, other):
 
 def assert_each_point_once(study):
     points = [tuple(trial.params.values()) for trial in complete(study).values()]
-    assert len(points) == len(set(points)) == 12
+    assert len(points) == len(set(points)) == 30
     states = {trial.state for trial in live_trials(study)}
     assert states == {optuna.trial.TrialState.COMPLETE}
 
@@ -67,16 +70,21 @@ def assert_each_point_once(study):
 @pytest.mark.filterwarnings(SHARED)
 def test_ten_kills_lose_no_finished_trial(tmp_path, processes, undisturbed):
     place = str(tmp_path / "search.db")
-    moments = random.Random()
     seen = {}
-    for _ in range(10):
-        worker = processes.Process(target=run_search, args=(place,))
+    for number in range(10):
+        begun = processes.Event()
+        worker = processes.Process(target=run_search, args=(place, begun))
         worker.start()
-        worker.join(moments.uniform(0.1, 1.5))
+        begun.wait(60)
+        if number % 2:  # every other time not before it has finished some more
+            _wait_for_progress(place, worker, len(seen))
+        worker.join(random.uniform(0.0, 1.0))
         worker.kill()  # SIGKILL, wherever it is
         worker.join()
-        study = load(place)
-        seen |= complete(study) if study else {}
+        seen = complete(load(place))
+    assert seen, "some trials were finished before a kill"
+    states = [trial.state for trial in load(place).get_trials()]
+    assert len(states) > states.count(optuna.trial.TrialState.COMPLETE), "and some were cut"
     search = run_search(place)
     kept = complete(load(place))
     for number, trial in seen.items():
@@ -98,7 +106,7 @@ def test_two_workers_share_a_study_on_postgresql_and_one_is_killed(
         workers = [processes.Process(target=run_search, args=(place,)) for _ in range(2)]
         for worker in workers:
             worker.start()
-        _wait_for_a_running_trial(place)
+        _wait_for_running_trials(place)
         workers[0].kill()
         workers[1].join(120)
         assert workers[1].exitcode == 0
@@ -111,12 +119,37 @@ def test_two_workers_share_a_study_on_postgresql_and_one_is_killed(
         server.cleanup()
 
 
-def _wait_for_a_running_trial(place):
+@pytest.mark.usefixtures("_quick")
+@pytest.mark.filterwarnings(SHARED)
+def test_a_worker_that_slept_finds_its_trials_taken_over(tmp_path, processes, undisturbed):
+    place = str(tmp_path / "search.db")
+    sleeper = processes.Process(target=run_search, args=(place,))
+    sleeper.start()
+    _wait_for_running_trials(place)
+    time.sleep(0.3)  # it trains by now, and does not hold the file
+    os.kill(sleeper.pid, signal.SIGSTOP)
+    awake = run_search(place)
+    os.kill(sleeper.pid, signal.SIGCONT)
+    sleeper.join(60)
+    assert sleeper.exitcode == 0
+    assert_each_point_once(load(place))
+    assert_equal_results(awake, undisturbed)
+
+
+def _wait_for_progress(place, worker, n_before):
+    _wait_until(lambda: len(complete(load(place))) > n_before or not worker.is_alive())
+
+
+def _wait_for_running_trials(place):
+    def is_running():
+        trials = load(place).get_trials() if load(place) else []
+        return sum(trial.state == optuna.trial.TrialState.RUNNING for trial in trials) > 4
+
+    _wait_until(is_running)
+
+
+def _wait_until(is_so):
     end = time.monotonic() + 60
-    while time.monotonic() < end:
-        study = load(place)
-        trials = study.get_trials() if study else []
-        if sum(trial.state == optuna.trial.TrialState.RUNNING for trial in trials) > 4:
-            return
+    while not is_so():
+        assert time.monotonic() < end, "waited in vain"
         time.sleep(0.05)
-    raise AssertionError("no trial was begun")

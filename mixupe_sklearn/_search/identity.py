@@ -1,7 +1,7 @@
 """What makes a search this search: a study is gone on with only by the one that began it."""
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,28 +12,24 @@ PLAIN = (bool, int, float, str, type(None))
 FREE = ("verbose", "n_jobs", "device", "memory")
 
 
-def identity_of(
-    *,
-    space: dict[str, Any],
-    params: Mapping[str, Any],
-    X: Any,
-    y: Any,
-    folds: Sequence[tuple[np.ndarray, np.ndarray]],
-    scoring: Any,
-    random_state: Any,
-    seeds: Sequence[int | None],
-) -> dict[str, Any]:
+def identity_of(task: Any, space: Any, scoring: Any, random_state: Any) -> dict[str, Any]:
     """The search in plain data, part by part, so that a study can carry it."""
     is_number = isinstance(random_state, (int, np.integer))
+    rows = np.concatenate([part for fold in task.folds for part in fold])
+    params = {"class": type(task.estimator).__name__, **task.estimator.get_params(deep=True)}
+    passed = {**task.fit_params, **task.score_params}
     return {
-        "space": space,
-        "estimator": describe_params(params, without=space),
-        "data": f"{_shape(X)} {digest(X)} {digest(y)}",
-        "cv": f"{len(folds)} folds {digest(np.concatenate([i for fold in folds for i in fold]))}",
+        "space": space.describe(),
+        "estimator": describe_params(params, without=space.distributions),
+        "table": f"{_shape(task.X)} {digest(task.X)} {digest(task.y)}",
+        "cv": f"{len(task.folds)} folds {digest(rows)}",
         "scoring": _describe_scoring(scoring),
-        "n_repeats": len(seeds),
+        "metric": task.metric,
+        "error_score": str(task.error_score),
+        "fit_params": {name: digest(value) for name, value in sorted(passed.items())},
+        "n_repeats": len(task.seeds),
         "random_state": int(random_state) if is_number else None,
-        "seeds": list(seeds),
+        "seeds": list(task.seeds),
     }
 
 
@@ -71,8 +67,12 @@ def _describe_scoring(scoring: Any) -> Any:
     if isinstance(scoring, (list, tuple, set)):
         return sorted(map(str, scoring))
     if isinstance(scoring, Mapping):
-        return sorted(scoring)
-    return scoring if isinstance(scoring, PLAIN) else _describe(scoring)
+        return {name: _describe_scoring(one) for name, one in sorted(scoring.items())}
+    if isinstance(scoring, PLAIN):
+        return scoring
+    # A scorer made by scikit-learn says in its text what it is; a function has a name.
+    is_function = hasattr(scoring, "__qualname__") or " at 0x" in repr(scoring)
+    return _describe(scoring) if is_function else repr(scoring)
 
 
 def _shape(data: Any) -> str:
@@ -100,12 +100,17 @@ def _parts(data: Any) -> list[np.ndarray]:
     if sparse.issparse(data):
         data = sparse.csr_array(data)
         return [data.data, data.indices, data.indptr]
-    if hasattr(data, "iloc"):
-        from pandas.util import hash_pandas_object
+    names = [str(name) for name in getattr(data, "columns", [])]
+    if hasattr(data, "hash_rows"):  # polars
+        return [data.hash_rows().to_numpy(), *_parts(names)]
+    try:
+        if hasattr(data, "iloc"):
+            from pandas.util import hash_pandas_object
 
-        names = [str(name) for name in getattr(data, "columns", [])]
-        return [hash_pandas_object(data, index=False).to_numpy(), *_parts(names)]
-    values = np.asarray(data)
-    if values.dtype.kind in "biufc":
-        return [values]
-    return [np.frombuffer(repr(values.tolist()).encode(), dtype=np.uint8)]
+            return [hash_pandas_object(data, index=False).to_numpy(), *_parts(names)]
+        values = np.asarray(data)
+        if values.dtype.kind in "biufc":
+            return [values]
+    except (TypeError, ValueError):  # lists in cells, lists of different length
+        pass
+    return [np.frombuffer(repr(data).encode(), dtype=np.uint8)]

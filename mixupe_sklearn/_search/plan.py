@@ -3,17 +3,16 @@
 import math
 import os
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from optuna.samplers import GridSampler
 from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 
 from mixupe_sklearn._base import BaseMixupE
 from mixupe_sklearn._checks import Choice, check_rules, warn_user
-from mixupe_sklearn._search.evaluate import why_not_together
 from mixupe_sklearn._search.space import Space, check_names, named_space
 from mixupe_sklearn._search.strategy import make_pruner, make_sampler
 from mixupe_sklearn._search.trials import Task, core_of
@@ -43,27 +42,46 @@ def resolve_space(space: Any, estimator: Any) -> Space:
     return Space.of(space)
 
 
-def draw_seeds(estimator: Any, n_repeats: int, random_state: Any) -> list[int | None]:
-    """A seed for each repeat; None leaves the estimator's own."""
-    core = core_of(estimator)[1]
+def draw_seeds(estimator: Any, space: Space, n_repeats: int, random_state: Any) -> list[int | None]:
+    """A seed for each repeat; None leaves the estimator's own, or the one searched over."""
+    prefix, core = core_of(estimator)
     own = core.get_params().get("random_state", NotImplemented)
-    if own is NotImplemented and n_repeats > 1:
+    is_searched = f"{prefix}random_state" in space.distributions
+    if n_repeats > 1 and (is_searched or own is NotImplemented):
+        why = "the space has its random_state" if is_searched else "it has no random_state to vary"
         raise ValueError(
-            f"Got n_repeats={n_repeats}, but expected 1: a {type(core).__name__} has no "
-            f"random_state to vary."
+            f"Got n_repeats={n_repeats} for a {type(core).__name__}, but expected 1: {why}."
         )
-    if own is NotImplemented or (own is not None and n_repeats == 1):
+    if is_searched or own is NotImplemented or (own is not None and n_repeats == 1):
         return [None]
-    given = random_state if random_state is not None else own
-    source = np.random.RandomState() if given is None else check_random_state(given)
+    source = _generator(own if random_state is None else random_state)
     return [int(seed) for seed in source.randint(2**31 - 1, size=n_repeats)]
+
+
+def _generator(random_state: Any) -> np.random.RandomState:
+    # None is fresh entropy: numpy's global generator is left as found.
+    return np.random.RandomState() if random_state is None else check_random_state(random_state)
+
+
+def longest_training(estimator: Any, space: Space) -> int | None:
+    """Epochs of the longest fit that the space allows; None where no epochs are reported."""
+    prefix, core = core_of(estimator)
+    if not isinstance(core, BaseMixupE):
+        return None
+    kind: Any = space.distributions.get(f"{prefix}max_epochs")
+    if kind is None:
+        return core.max_epochs
+    return int(max(kind.choices) if hasattr(kind, "choices") else kind.high)
 
 
 def warn_of_missing_classes(estimator: Any, y: Any, folds: Sequence[Any]) -> None:
     """Say so if a class cannot be learned in a fold."""
     if not is_classifier(estimator) or np.ndim(y) != 1:
         return
-    labels, codes = np.unique(np.asarray(y), return_inverse=True)
+    try:
+        labels, codes = np.unique(np.asarray(y), return_inverse=True)
+    except TypeError:  # labels of several types: the estimator has the words for it
+        return
     for number, (train, _) in enumerate(folds):
         missing = np.setdiff1d(np.arange(len(labels)), codes[train])
         if len(missing):
@@ -78,22 +96,17 @@ def warn_of_missing_classes(estimator: Any, y: Any, folds: Sequence[Any]) -> Non
 def make_job(search: Any, task: Task, space: Space, storage: Any, n_jobs: int) -> Job:
     """All that workers need to know, from a search's parameters."""
     core = core_of(task.estimator)[1]
-    is_ours = isinstance(core, BaseMixupE)
-    n_epochs = core.max_epochs if is_ours else None
+    n_epochs = longest_training(task.estimator, space)
     pruner = make_pruner(search.pruner, space, n_epochs, task.n_fits)
-    if not is_ours and search.pruner not in (None, "none", "wilcoxon"):
+    if n_epochs is None and search.pruner not in (None, "none", "wilcoxon"):
         warn_user(
             f"A {type(core).__name__} reports no epochs, so that its trials are not given up "
             f"early; pruner='wilcoxon' compares folds instead, pruner='none' says nothing."
         )
-    seed = check_random_state(search.random_state).randint(2**31 - 1)
+    seed = _generator(search.random_state).randint(2**31 - 1)
     sampler = make_sampler(search.sampler, space, search.n_trials, seed)
-    n_trials = search.n_trials or (math.inf if search.timeout else N_TRIALS)
-    if isinstance(sampler, GridSampler):
-        n_trials = min(space.size, search.n_trials or math.inf)
-    reason = why_not_together(task, list(space.distributions))
-    if search.vectorize is True and reason is not None:
-        raise ValueError(f"Got vectorize=True, but networks cannot train as one: {reason}.")
+    n_trials = search.n_trials or (math.inf if search.timeout or space.is_grid else N_TRIALS)
+    n_trials = min(n_trials, space.size)
     return Job(
         task=task,
         space=space,
@@ -102,7 +115,10 @@ def make_job(search: Any, task: Task, space: Space, storage: Any, n_jobs: int) -
         sampler=sampler,
         pruner=pruner,
         n_trials=n_trials,
+        n_jobs=n_jobs,
         deadline=math.inf if search.timeout is None else time.time() + search.timeout,
-        vectorize=bool(search.vectorize),
+        vectorize=search.vectorize,
         n_threads=max(1, (os.cpu_count() or 1) // n_jobs) if n_jobs > 1 else None,
+        n_epochs=n_epochs,
+        token=uuid.uuid4().hex,
     )

@@ -92,6 +92,9 @@ def _axes_of_map(trials: Sequence[FrozenTrial], params: Any) -> tuple[str, str]:
                 raise ValueError(
                     f"Got {name!r} among params, but expected two of {', '.join(map(repr, known))}."
                 )
+        for name in params:
+            if not all(isinstance(trial.params.get(name), (int, float)) for trial in trials):
+                raise ValueError(f"Got {name!r} among params, but expected one of numbers only.")
         return tuple(params)
     by_short = {_short(name): name for name in known}
     if "alpha" in by_short and "eta" in by_short:
@@ -190,7 +193,7 @@ def _draw_history(axes: Any, trials: Sequence[FrozenTrial]) -> None:
     axes.step(numbers[shown], best[shown], where="post", color="crimson", label="best so far")
     axes.set(xlabel="trial", ylabel="mean validation score")
     axes.set_title("History", loc="left")
-    axes.legend(loc="lower right", fontsize=8, framealpha=0.8)
+    axes.legend(loc="best", fontsize=8, framealpha=0.8)
     axes.grid(alpha=0.25)
 
 

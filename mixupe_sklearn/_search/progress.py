@@ -2,12 +2,13 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from optuna.trial import TrialState
 from tqdm.auto import tqdm
 
+from mixupe_sklearn._search.storage import HICCUPS
 from mixupe_sklearn._search.study import live_trials
 
 
@@ -26,7 +27,8 @@ def progress_bar(study: Any, n_trials: float, *, is_shown: bool) -> Iterator[Non
 
     def follow() -> None:
         while not is_over.wait(0.5):
-            _update(bar, study)
+            with suppress(*HICCUPS):
+                _update(bar, study)
 
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()
@@ -35,7 +37,8 @@ def progress_bar(study: Any, n_trials: float, *, is_shown: bool) -> Iterator[Non
     finally:
         is_over.set()
         thread.join()
-        _update(bar, study)
+        with suppress(*HICCUPS):
+            _update(bar, study)
         bar.close()
 
 

@@ -27,9 +27,31 @@ def error_of(trial: FrozenTrial) -> str | None:
     return trial.user_attrs[ERROR][1] if has_own(trial, ERROR) else "Its worker died each time."
 
 
-def fits_of(trial: FrozenTrial, names: Sequence[str], n_fits: int) -> list[dict[str, Any]]:
+def why_no_result(study: Any, trials: Sequence[FrozenTrial], timeout: float | None) -> str:
+    """One sentence for a search without a complete trial, and the first error if there is one."""
+    errors = [error for error in map(error_of, trials) if error]
+    if errors:
+        last = errors[0].strip().splitlines()[-1]
+        return f"All {len(trials)} trials failed, the first with {last}\n\n{errors[0]}"
+    if trials:
+        return f"All {len(trials)} trials were given up early; use a milder pruner."
+    n_running = sum(t.state == TrialState.RUNNING for t in study.get_trials(deepcopy=False))
+    others = f"; {n_running} are running elsewhere, or died" if n_running else ""
+    return f"No trial was finished (timeout={timeout}){others}."
+
+
+def metrics_of(trials: Sequence[FrozenTrial]) -> list[str]:
+    """What was measured, by the first trial that could; none if all fits of all trials failed."""
+    scores = (trial.user_attrs.get(RESULT, {}).get("scores") for trial in trials)
+    return list(next(filter(None, scores), {}))
+
+
+def fits_of(
+    trial: FrozenTrial, names: Sequence[str], n_fits: int, error_score: Any
+) -> list[dict[str, Any]]:
     """One dict a fit, as scikit-learn's searches collect them; NaN where a fit was not run."""
     result = trial.user_attrs.get(RESULT, {})
+    scores, failed = result.get("scores", {}), [error_score] * n_fits
 
     def at(values: list[float], number: int) -> float:
         is_there = number < len(values) and trial.state == TrialState.COMPLETE
@@ -37,7 +59,7 @@ def fits_of(trial: FrozenTrial, names: Sequence[str], n_fits: int) -> list[dict[
 
     return [
         {
-            "test_scores": {name: at(result.get("scores", {}).get(name, []), n) for name in names},
+            "test_scores": {name: at(scores.get(name, failed), n) for name in names},
             "fit_time": at(result.get("fit_time", []), n),
             "score_time": at(result.get("score_time", []), n),
         }

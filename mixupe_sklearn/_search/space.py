@@ -1,7 +1,6 @@
 """What a search may vary: named spaces, Optuna's distributions, and lists of values."""
 
 import difflib
-import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +11,9 @@ from optuna.distributions import (
     BaseDistribution,
     CategoricalDistribution,
     FloatDistribution,
-    distribution_to_json,
 )
+
+from mixupe_sklearn._checks import is_same
 
 # The grid of the paper's tabular experiments.
 PAPER_ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -47,16 +47,15 @@ class Space:
     def of(cls, space: Mapping[str, Any]) -> "Space":
         """Turn lists of values into distributions; Optuna's own stay as they are."""
         distributions, named = {}, {}
-        for name, values in space.items():
-            if isinstance(values, BaseDistribution):
-                distributions[name] = values
-                values = getattr(values, "choices", ())
-            else:
-                values = _as_choices(name, values)
-                distributions[name] = CategoricalDistribution([_plain(v) for v in values])
-            if not all(isinstance(value, PLAIN) for value in map(_unwrap, values)):
-                named[name] = {repr(value): value for value in values}
-                distributions[name] = CategoricalDistribution(list(named[name]))
+        for name, given in space.items():
+            if isinstance(given, BaseDistribution) and not hasattr(given, "choices"):
+                distributions[name] = given
+                continue
+            values = _different(getattr(given, "choices", None) or _as_choices(name, given))
+            if not _are_plain(values):
+                named[name] = {_name_of(v, number): v for number, v in enumerate(values)}
+                values = list(named[name])
+            distributions[name] = CategoricalDistribution(values)
         return cls(distributions, named)
 
     @property
@@ -96,24 +95,40 @@ class Space:
     def describe(self) -> dict[str, Any]:
         """What makes it this space, as plain data that a study can carry."""
         kinds = self.distributions.items()
-        return {name: json.loads(distribution_to_json(kind)) for name, kind in sorted(kinds)}
+        return {name: str(kind) for name, kind in sorted(kinds)}
 
 
-def _unwrap(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+def _different(values: Sequence[Any]) -> list[Any]:
+    """Values without their repetitions; numbers of numpy's become Python's."""
+    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
+    found: list[Any] = []
+    for value in plain:
+        if not any(type(value) is type(other) and is_same(value, other) for other in found):
+            found.append(value)
+    return found
 
 
-def _plain(value: Any) -> Any:
-    value = _unwrap(value)
-    return value if isinstance(value, PLAIN) else repr(value)
+def _are_plain(values: Sequence[Any]) -> bool:
+    """Whether Optuna can tell them apart as they are: 1, 1.0 and True are equal, NaN is not."""
+    return all(isinstance(value, PLAIN) and value == value for value in values) and len(
+        set(values)
+    ) == len(values)
+
+
+def _name_of(value: Any, number: int) -> str:
+    """A name that is the same in every process."""
+    if callable(value) and hasattr(value, "__qualname__"):
+        return f"{value.__module__}.{value.__qualname__}"
+    text = repr(value)
+    return f"{type(value).__name__} {number}" if " at 0x" in text else text
 
 
 def _as_choices(name: str, values: Any) -> list[Any]:
     is_list = isinstance(values, (Sequence, np.ndarray)) and not isinstance(values, (str, bytes))
     if not is_list or len(values) == 0:
         raise ValueError(
-            f"Got {name}={values!r} in the space, but expected an Optuna distribution or a list "
-            f"with at least one value."
+            f"Got {name}={values!r} in the space, but expected a list with at least one value, or "
+            f"a distribution of Optuna's such as FloatDistribution(0.01, 1.0, log=True)."
         )
     return list(values)
 

@@ -17,6 +17,10 @@ from mixupe_sklearn._checks import warn_user
 
 # Seconds between two signs of life of a worker, and how long without one until it counts as dead.
 HEARTBEAT, GRACE = 5, 30
+# How long to wait for another process that holds a file.
+LOCK_SECONDS = 60
+# What a database that is out of reach for a moment raises.
+HICCUPS = (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError)
 # A trial that has killed so many workers is not tried again.
 MAX_RETRIES = 20
 
@@ -43,7 +47,7 @@ def open_storage(storage: Any) -> Any:
     >>> type(open_storage(None)).__name__
     'InMemoryStorage'
     """
-    if storage is None:
+    if storage is None or str(storage) in ("sqlite://", "sqlite:///:memory:"):
         return InMemoryStorage()
     if isinstance(storage, optuna.storages.BaseStorage):
         return _checked(storage)
@@ -90,10 +94,10 @@ def _connect(url: str, options: dict[str, Any], is_last: bool = False) -> RDBSto
 
 
 def _checked(storage: Any) -> Any:
-    if isinstance(storage, RDBStorage) and storage.get_heartbeat_interval() is None:
+    if not (isinstance(storage, InMemoryStorage) or has_heartbeat(storage)):
         warn_user(
-            "Got a storage without heartbeat_interval: a trial whose worker dies is taken as "
-            "running for ever; pass the URL itself as storage."
+            f"Got a {type(storage).__name__} without heartbeat_interval: a trial whose worker dies "
+            f"is taken as running for ever; pass a file name or a database URL as storage."
         )
     return storage
 
@@ -114,7 +118,7 @@ def _sqlite_path(url: str) -> pathlib.Path | None:
 def _open_sqlite(path: str) -> sqlite3.Connection:
     # A second process may hold the file for a moment. With a log beside the file (WAL) a commit
     # need not wait for the disk: a killed process loses nothing, a power cut the last moments.
-    connection = sqlite3.connect(path, timeout=60, check_same_thread=False)
+    connection = sqlite3.connect(path, timeout=LOCK_SECONDS, check_same_thread=False)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
     return connection
@@ -124,9 +128,15 @@ def _check_sqlite(path: pathlib.Path) -> None:
     """Look through a database file: one that was cut fails only later, and unclearly, by itself."""
     if not path.is_file() or path.stat().st_size == 0:
         return
-    connection = sqlite3.connect(path, timeout=60)
+    connection = sqlite3.connect(path, timeout=LOCK_SECONDS)
     try:
         answer = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        connection.execute("BEGIN IMMEDIATE")
+        connection.rollback()
+    except sqlite3.OperationalError as error:  # locked by another program, or not ours to write
+        raise ValueError(
+            f"Got storage={str(path)!r}, which cannot be reached or written: {error}."
+        ) from error
     except sqlite3.DatabaseError as error:
         answer = str(error)
     finally:

@@ -11,18 +11,20 @@ from optuna.pruners import (
     SuccessiveHalvingPruner,
     WilcoxonPruner,
 )
-from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.samplers import BaseSampler, GridSampler, RandomSampler, TPESampler
 
 from mixupe_sklearn._search.space import Space
 from mixupe_sklearn._search.storage import quiet
 from mixupe_sklearn._search.study import Grid
 
 SAMPLERS = ("auto", "grid", "tpe", "random")
+# Up to so many points a grid is walked even if only some of them are to be tried: no point twice.
+SMALL_GRID = 1000
 PRUNERS = ("auto", "halving", "hyperband", "median", "wilcoxon", "none")
 
 
 def make_sampler(sampler: Any, space: Space, n_trials: float | None, seed: int | None) -> Any:
-    """Turn a name into a sampler: "auto" walks a grid that is to be tried in full, else learns.
+    """Turn a name into a sampler: "auto" walks a grid that is small or to be tried in full.
 
     Examples
     --------
@@ -30,6 +32,8 @@ def make_sampler(sampler: Any, space: Space, n_trials: float | None, seed: int |
     >>> type(make_sampler("auto", space, n_trials=None, seed=0)).__name__
     'Grid'
     """
+    if isinstance(sampler, GridSampler):
+        sampler = "grid"
     if isinstance(sampler, BaseSampler):
         return copy.deepcopy(sampler)  # it is written to, and a parameter belongs to the user
     if sampler not in SAMPLERS:
@@ -37,8 +41,9 @@ def make_sampler(sampler: Any, space: Space, n_trials: float | None, seed: int |
             f"Got sampler={sampler!r}, but expected a sampler of Optuna's or one of the names "
             f"{', '.join(map(repr, SAMPLERS))}."
         )
-    is_full = space.is_grid and (n_trials is None or n_trials >= space.size)
-    if sampler == "grid" or (sampler == "auto" and is_full):
+    is_full = n_trials is None or n_trials >= space.size
+    is_walked = space.is_grid and (is_full or space.size <= SMALL_GRID)
+    if sampler == "grid" or (sampler == "auto" and is_walked):
         if not space.is_grid:
             raise ValueError(
                 "Got sampler='grid' with a space that holds ranges, but expected lists only."

@@ -12,13 +12,12 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import optuna
-import sqlalchemy
 from optuna.samplers import GridSampler
 from optuna.storages import RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from mixupe_sklearn._search.space import Space
-from mixupe_sklearn._search.storage import MAX_RETRIES, grace_of, has_heartbeat, quiet
+from mixupe_sklearn._search.storage import HICCUPS, MAX_RETRIES, grace_of, has_heartbeat, quiet
 
 # How long a process that finds a study without an owner waits for the one that is just making it.
 PATIENCE = 5.0
@@ -104,7 +103,7 @@ def has_own(trial: FrozenTrial, name: str) -> bool:
     return (note[0] if isinstance(note, list) else note) == trial.number
 
 
-def claim(study: Any, storage: Any, space: Space, n_trials: float) -> Trial | None:
+def claim(study: Any, storage: Any, space: Space, n_trials: float, token: str) -> Trial | None:
     """Start a trial that no one else has, or return None where all that were asked for have begun.
 
     Two processes may start one at the same moment. Numbers are unique, so afterwards both can see
@@ -117,20 +116,25 @@ def claim(study: Any, storage: Any, space: Space, n_trials: float) -> Trial | No
             return None
         with quiet():
             trial = study.ask(space.distributions)
-        if has_heartbeat(storage):
-            storage.record_heartbeat(trial._trial_id)
-        trial.set_user_attr(CLAIMED, trial.number)
-        if not _stands_back(study, trial.number, space.is_grid, n_trials):
-            return trial
-        trial.set_user_attr(SURPLUS, trial.number)
-        study.tell(trial, state=TrialState.FAIL)
+        try:
+            if has_heartbeat(storage):
+                storage.record_heartbeat(trial._trial_id)
+            trial.set_user_attr(CLAIMED, [trial.number, token])
+            if not _stands_back(study, trial.number, n_trials):
+                return trial
+            finish(study, trial, TrialState.FAIL, None, {SURPLUS: trial.number})
+        except optuna.exceptions.UpdateFinishedTrialError:
+            continue  # this process slept, and was taken for dead
 
 
-def _stands_back(study: Any, number: int, is_grid: bool, n_trials: float) -> bool:
+def _stands_back(study: Any, number: int, n_trials: float) -> bool:
     trials = {trial.number: trial for trial in live_trials(study)}
+    if number not in trials:  # taken over by another process meanwhile
+        return True
     mine = trials.pop(number)
     before = [trial for trial in trials.values() if trial.number < number]
     origin = mine.system_attrs.get(ORIGIN)
+    is_grid = isinstance(study.sampler, GridSampler)  # others may well come to a point again
     return (
         len(before) >= n_trials
         or (is_grid and any(trial.params == mine.params for trial in before))
@@ -146,13 +150,17 @@ def finish(study: Any, trial: Trial, state: TrialState, value: float | None, not
         study.tell(trial, value, state=state, skip_if_finished=True)
     except optuna.exceptions.UpdateFinishedTrialError:
         return False  # this worker was taken for dead (a laptop asleep), another runs the trial
+    except RuntimeError as error:  # a sampler that has run out wants to stop Optuna's own loop
+        if "Study.stop" not in str(error):
+            raise
     return True
 
 
-def give_back(study: Any, trial: Trial) -> None:
+def give_back(study: Any, trial: Trial | int) -> None:
     """End a trial that was interrupted, so that it is run again at the next call."""
-    study.tell(trial, state=TrialState.FAIL)
-    _retry(study, next(t for t in study.get_trials(deepcopy=False) if t.number == trial.number))
+    told = study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
+    if not any(told.number in t.system_attrs.get(HISTORY, []) for t in study.get_trials()):
+        _retry(study, told)
 
 
 def _retry(study: Any, trial: FrozenTrial) -> None:
@@ -162,7 +170,7 @@ def _retry(study: Any, trial: FrozenTrial) -> None:
 
 @contextmanager
 def heartbeats(storage: Any, trials: Sequence[Trial]) -> Iterator[None]:
-    """Give signs of life for trials while a block runs."""
+    """Give signs of life for trials while a block runs, which may add to them."""
     if not has_heartbeat(storage):
         yield
         return
@@ -170,9 +178,8 @@ def heartbeats(storage: Any, trials: Sequence[Trial]) -> Iterator[None]:
 
     def beat() -> None:
         while not is_over.wait(storage.get_heartbeat_interval()):
-            for trial in trials:
-                # A database that is out of reach for a moment is told the next time.
-                with suppress(sqlalchemy.exc.SQLAlchemyError):
+            for trial in list(trials):
+                with suppress(*HICCUPS):  # a database that was out of reach is told next time
                     storage.record_heartbeat(trial._trial_id)
         storage.remove_session()  # that of this thread
 
@@ -185,38 +192,51 @@ def heartbeats(storage: Any, trials: Sequence[Trial]) -> Iterator[None]:
         thread.join()
 
 
+def give_back_all(study: Any, token: str) -> None:
+    """Give back what the workers of one search have left undone, now that they have ended."""
+    for trial in live_trials(study):
+        claimed = trial.user_attrs.get(CLAIMED, [None, None])
+        if trial.state == TrialState.RUNNING and claimed == [trial.number, token]:
+            with suppress(*HICCUPS):
+                give_back(study, trial.number)
+
+
 class Rescue:
     """Find trials of dead workers and put them back into the queue; for a worker with none left."""
 
     def __init__(self, study: Any, storage: Any):
         self.study = study
         self.storage = storage
-        self.first_seen: dict[int, float] = {}
+        self.first_seen: dict[tuple[int, TrialState], float] = {}
 
-    def look(self) -> None:
-        """Look once; to be called now and then while others are at work."""
-        if not has_heartbeat(self.storage):
-            return
-        with quiet():
-            fail_stale_trials(self.study)
-        for trial in live_trials(self.study):
-            if trial.state == TrialState.FAIL and self._was_lost(trial):
+    def look(self) -> bool:
+        """Look once; return whether there is still something to do or to wait for."""
+        if has_heartbeat(self.storage):
+            with quiet():
+                fail_stale_trials(self.study)
+        live = live_trials(self.study)
+        running = [trial for trial in live if trial.state == TrialState.RUNNING]
+        lost = [trial for trial in live if _was_lost(trial)]
+        for trial in lost:
+            # Someone died between failing a trial and queueing it again, or is just about to.
+            if not running or self._is_old(trial):
                 _retry(self.study, trial)
-            elif trial.state == TrialState.RUNNING and not has_own(trial, CLAIMED):
-                self._start_clock(trial)
-
-    def _was_lost(self, trial: FrozenTrial) -> bool:
-        # Between failing a stale trial and queueing it again, another process died, too. Seen
-        # twice: that process may just be at it.
-        has_retries = len(trial.system_attrs.get(HISTORY, [])) < MAX_RETRIES
-        return not has_own(trial, ERROR) and has_retries and self._is_old(trial)
-
-    def _start_clock(self, trial: FrozenTrial) -> None:
-        # Its worker died before the first sign of life, and Optuna waits for one for ever.
-        if self._is_old(trial):
-            self.storage.record_heartbeat(trial._trial_id)
-            self.first_seen[trial.number] = math.inf  # one sign, and no more
+        for trial in running:
+            # Its worker died before the first sign of life, and Optuna waits for one for ever.
+            if not has_own(trial, CLAIMED) and self._is_old(trial):
+                self.storage.record_heartbeat(trial._trial_id)
+                self.first_seen[trial.number, trial.state] = math.inf  # one sign, and no more
+        has_waiting = any(trial.state == TrialState.WAITING for trial in live)
+        is_waited_for = bool(running) and has_heartbeat(self.storage)
+        return has_waiting or bool(lost) or is_waited_for
 
     def _is_old(self, trial: FrozenTrial) -> bool:
-        first = self.first_seen.setdefault(trial.number, time.monotonic())
+        if not has_heartbeat(self.storage):
+            return False
+        first = self.first_seen.setdefault((trial.number, trial.state), time.monotonic())
         return time.monotonic() - first > grace_of(self.storage)
+
+
+def _was_lost(trial: FrozenTrial) -> bool:
+    has_retries = len(trial.system_attrs.get(HISTORY, [])) < MAX_RETRIES
+    return trial.state == TrialState.FAIL and not has_own(trial, ERROR) and has_retries

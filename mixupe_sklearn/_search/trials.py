@@ -6,12 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from optuna.exceptions import UpdateFinishedTrialError
 from optuna.pruners import NopPruner, WilcoxonPruner
 from optuna.trial import TrialState
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import _check_method_params
+
+from mixupe_sklearn._search.storage import HICCUPS
 
 
 def core_of(estimator: Any) -> tuple[str, Any]:
@@ -40,6 +43,7 @@ class Task:
     y: Any
     folds: list[tuple[np.ndarray, np.ndarray]]
     scorer: Callable[..., Any]
+    is_own_scorer: bool  # a function of the user's, which may look at anything
     metric: str
     fit_params: Mapping[str, Any]
     score_params: Mapping[str, Any]
@@ -54,8 +58,9 @@ class Task:
     def model(self, params: Mapping[str, Any], seed: int | None) -> Any:
         """A new estimator with a trial's parameters and a seed (None leaves its own)."""
         model = clone(self.estimator).set_params(**clone(dict(params), safe=False))
-        if seed is not None:
-            model.set_params(**{f"{core_of(model)[0]}random_state": seed})
+        prefix, core = core_of(model)
+        if seed is not None and "random_state" in core.get_params():
+            model.set_params(**{f"{prefix}random_state": seed})
         return model
 
     def rows(self, part: np.ndarray, train: np.ndarray | None = None) -> tuple[Any, Any]:
@@ -111,8 +116,13 @@ class Judge:
     def _is_over(self, step: int, value: float) -> bool:
         if not np.isfinite(value):
             return False  # the final score will tell
-        self.trial.report(value, step)
-        return self.trial.should_prune()
+        try:
+            self.trial.report(value, step)
+            return self.trial.should_prune()
+        except UpdateFinishedTrialError:
+            return True  # this worker was taken for dead, and another runs the trial
+        except HICCUPS:
+            return False  # a report that is missing costs nothing
 
 
 @dataclass
@@ -122,6 +132,7 @@ class Record:
     params: dict[str, Any]
     metric: str
     judge: Judge
+    fill: float = np.nan
     state: TrialState = TrialState.RUNNING
     scores: dict[str, list[float]] = field(default_factory=dict)
     fit_time: list[float] = field(default_factory=list)
@@ -137,7 +148,9 @@ class Record:
     @property
     def values(self) -> list[float]:
         """What is searched by, of the fits that are done; the first metric if none is named."""
-        first = next(iter(self.scores), self.metric)
+        if not self.scores:  # a scorer that has not yet told what it measures
+            return [self.fill] * len(self.fit_time)
+        first = next(iter(self.scores))
         return self.scores.get(self.metric if self.metric in self.scores else first, [])
 
     def prune_if(self, is_over: bool) -> None:
@@ -146,9 +159,10 @@ class Record:
             self.state = TrialState.PRUNED
 
     def add(self, scores: Mapping[str, float], fit_time: float, score_time: float) -> None:
-        """Note one fit."""
-        for name, value in scores.items():
-            self.scores.setdefault(name, []).append(value)
+        """Note one fit; one that failed has no scores, and gets the fill for all metrics."""
+        for name in {**self.scores, **scores}:
+            known = self.scores.setdefault(name, [self.fill] * len(self.fit_time))
+            known.append(scores.get(name, self.fill))
         self.fit_time.append(fit_time)
         self.score_time.append(score_time)
 

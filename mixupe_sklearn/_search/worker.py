@@ -1,19 +1,21 @@
 """One process at work on a study: claim trials, evaluate them, tell what was learned."""
 
+import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import optuna
 import torch
+from optuna.samplers import GridSampler, RandomSampler
 from optuna.trial import Trial, TrialState
 
-from mixupe_sklearn._base import BaseMixupE
 from mixupe_sklearn._search.evaluate import run_alone, run_together, why_not_together
 from mixupe_sklearn._search.space import Space
-from mixupe_sklearn._search.storage import hang_up, has_heartbeat, quiet
+from mixupe_sklearn._search.storage import HICCUPS, hang_up, quiet
 from mixupe_sklearn._search.study import (
     ERROR,
     RESULT,
@@ -24,11 +26,11 @@ from mixupe_sklearn._search.study import (
     heartbeats,
     live_trials,
 )
-from mixupe_sklearn._search.trials import Judge, Record, Task, core_of
+from mixupe_sklearn._search.trials import Judge, Record, Task
 
-# Networks that train as one at a time: with more, a step gets no cheaper per network, and more is
-# lost if the process dies.
-N_TOGETHER = 10
+# Networks that train as one at a time. With more than ten a step gets no cheaper per network. With
+# five it is little dearer, and a sampler that learns from finished trials waits for fewer.
+N_TOGETHER, N_LEARNING = 10, 5
 # Seconds between two looks at the work of others, when there is none left to claim.
 PAUSE = 0.5
 
@@ -44,20 +46,12 @@ class Job:
     sampler: Any
     pruner: Any
     n_trials: float
+    n_jobs: int
     deadline: float  # by the wall clock, which all processes of a machine share
     vectorize: bool | str
     n_threads: int | None
-
-    @property
-    def n_epochs(self) -> int | None:
-        """The longest training that the space allows; None where no epochs are reported."""
-        prefix, core = core_of(self.task.estimator)
-        if not isinstance(core, BaseMixupE):
-            return None
-        kind: Any = self.space.distributions.get(f"{prefix}max_epochs")
-        if kind is None:
-            return core.max_epochs
-        return int(max(kind.choices) if hasattr(kind, "choices") else kind.high)
+    n_epochs: int | None  # the longest training of a fit; None where no epochs are reported
+    token: str  # by which the trials of this search's workers are known
 
 
 def work_elsewhere(job: Job, number: int) -> str | None:
@@ -77,24 +71,19 @@ def work_elsewhere(job: Job, number: int) -> str | None:
 def work(job: Job, study: Any) -> str | None:
     """Take trials until all that were asked for are done; return why none were run together."""
     rescue = Rescue(study, job.storage)
-    reason = "vectorize=False" if not job.vectorize else None
+    reason = None if job.vectorize else "vectorize=False"
     reason = reason or why_not_together(job.task, list(job.space.distributions))
     with _threads(job.n_threads):
         while time.time() < job.deadline:
-            n_wanted = 1 if reason else max(1, N_TOGETHER // len(job.task.seeds))
-            trials = _claim_some(job, study, n_wanted)
-            if trials:
-                reason = _run(job, study, trials, reason)
-            elif not (has_heartbeat(job.storage) and _is_busy(study)):
-                break
-            else:
-                rescue.look()
-                time.sleep(PAUSE)
+            trials: list[Trial] = []
+            with heartbeats(job.storage, trials):
+                _claim_some(job, study, trials, 1 if reason else _n_wanted(job, study))
+                reason = _run(job, study, trials, reason) if trials else reason
+            if not trials:
+                if not rescue.look():
+                    break
+                time.sleep(PAUSE)  # others are at work, or have just given something back
     return reason
-
-
-def _is_busy(study: Any) -> bool:
-    return any(trial.state == TrialState.RUNNING for trial in live_trials(study))
 
 
 @contextmanager
@@ -109,48 +98,58 @@ def _threads(n_threads: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _claim_some(job: Job, study: Any, n_wanted: int) -> list[Trial]:
-    trials: list[Trial] = []
-    while len(trials) < n_wanted:
-        trial = claim(study, job.storage, job.space, job.n_trials)
+def _n_wanted(job: Job, study: Any) -> int:
+    """How many trials to run side by side: no more than this process's share of what is left."""
+    is_learning = not isinstance(job.sampler, (GridSampler, RandomSampler))
+    n_networks = N_LEARNING if is_learning else N_TOGETHER
+    n_begun = sum(trial.state != TrialState.WAITING for trial in live_trials(study))
+    n_left = job.n_trials - n_begun
+    share = math.ceil(n_left / job.n_jobs) if n_left < math.inf else n_networks
+    return max(1, min(n_networks // len(job.task.seeds), share))
+
+
+def _claim_some(job: Job, study: Any, trials: list[Trial], n_wanted: int) -> None:
+    """Add trials to the list, as they are claimed."""
+    while len(trials) < n_wanted and time.time() < job.deadline:
+        trial = claim(study, job.storage, job.space, job.n_trials, job.token)
         if trial is None:
             break
         trials.append(trial)
-    return trials
 
 
 def _run(job: Job, study: Any, trials: list[Trial], reason: str | None) -> str | None:
     """Evaluate claimed trials and tell the study; trials that are interrupted are given back."""
-    n_epochs, n_fits = job.n_epochs, job.task.n_fits
-    records = [
-        Record(
-            job.space.decode(trial.params),
-            job.task.metric,
-            Judge(trial, job.pruner, n_epochs=n_epochs, n_fits=n_fits),
-        )
-        for trial in trials
-    ]
-    open_trials = dict(enumerate(trials))
+    records = [_open_record(job, trial) for trial in trials]
+    untold = dict(enumerate(trials))
     try:
-        with heartbeats(job.storage, trials):
-            if reason is None:
-                reason = run_together(job.task, records)
-            for number, record in enumerate(records):
-                if reason is not None:
-                    run_alone(job.task, record)
-                _tell(job, study, open_trials.pop(number), record)
-    except BaseException as error:
-        for number, trial in open_trials.items():
-            if number == min(open_trials) and isinstance(error, Exception):
-                records[number].fail(error)
-                _tell(job, study, trial, records[number])
-            else:
-                give_back(study, trial)
+        if reason is None:
+            reason = run_together(job.task, records)
+        if reason is not None and job.vectorize is True:
+            raise ValueError(f"Got vectorize=True, but networks cannot train as one: {reason}.")
+        for number, record in enumerate(records):
+            if reason is not None:
+                run_alone(job.task, record)
+            _tell(study, untold[number], record)
+            del untold[number]
+    except BaseException:
+        for number, trial in untold.items():
+            with suppress(*HICCUPS):
+                if records[number].error is not None:
+                    _tell(study, trial, records[number])
+                else:
+                    give_back(study, trial)
         raise
     return reason
 
 
-def _tell(job: Job, study: Any, trial: Trial, record: Record) -> None:
+def _open_record(job: Job, trial: Trial) -> Record:
+    judge = Judge(trial, job.pruner, n_epochs=job.n_epochs, n_fits=job.task.n_fits)
+    error_score = job.task.error_score
+    fill = np.nan if isinstance(error_score, str) else float(error_score)
+    return Record(job.space.decode(trial.params), job.task.metric, judge, fill)
+
+
+def _tell(study: Any, trial: Trial, record: Record) -> None:
     value = record.close()
     result = {
         "scores": record.scores,
