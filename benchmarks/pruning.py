@@ -134,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run all searches, then print the table, the judgement, and where the rows are."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", nargs="*", default=default_data(), help="names of data sets")
-    parser.add_argument("--seeds", type=int, default=5, help="seeds of the search (default: 5)")
+    parser.add_argument("--seeds", type=int, default=10, help="seeds of the search (default: 10)")
     parser.add_argument("--trials", type=int, default=40, help="trials a search (default: 40)")
     parser.add_argument("--epochs", type=int, default=25, help="epochs a fit (default: 25)")
     parser.add_argument("--jobs", type=int, default=2, help="searches at a time (default: 2)")

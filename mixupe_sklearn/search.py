@@ -83,12 +83,13 @@ class MixupESearchCV(BaseSearchCV):
         Seeds for each configuration and fold; the score is the mean. The paper uses five. Every
         configuration gets the same seeds.
     sampler : {"auto", "grid", "tpe", "random"} or optuna sampler, default="auto"
-        Which configurations to try: ``"auto"`` walks through a grid that is to be tried in full,
-        and learns from earlier trials otherwise (Optuna's multivariate TPE).
+        Which configurations to try: ``"auto"`` walks through a grid (of up to 1000 points, or to
+        be tried in full), and learns from earlier trials otherwise (Optuna's multivariate TPE).
     pruner : str, optuna pruner or None, default="auto"
         When to give a trial up: ``"halving"``, ``"hyperband"`` or ``"median"`` by the validation
         score of each epoch, ``"wilcoxon"`` by the scores of folds and seeds, ``"none"``.
-        ``"auto"`` means ``"none"`` for a grid and ``"halving"`` otherwise.
+        ``"auto"`` means ``"none"`` for a grid and ``"halving"`` otherwise; the latter lets five
+        trials run to their end before it gives one up.
     storage : str, path, optuna storage or None, default=None
         Where trials are kept: a file name (SQLite), a database URL, or None for memory. A search
         that was killed goes on from there.

@@ -143,10 +143,10 @@ def test_a_saving_of_less_than_half_is_called_so():
 
 def test_searches_without_pruning_train_every_epoch(tmp_path, capsys):
     path = tmp_path / "rows.csv"
-    size = ["--seeds", "1", "--trials", "4", "--epochs", "2", "--jobs", "1"]
+    size = ["--seeds", "1", "--trials", "8", "--epochs", "2", "--jobs", "1"]
     pruning.main(["--data", "digits", *size, "--output", str(path)])
     rows = pd.read_csv(path).set_index("pruner")
     assert list(rows.index) == list(pruning.PRUNERS)
-    assert rows.loc["none", "n_epochs"] == 4 * 3 * 2
+    assert rows.loc["none", "n_epochs"] == 8 * 3 * 2
     assert rows.loc["auto", "n_epochs"] < rows.loc["none", "n_epochs"]
     assert "digits: pruner='auto' saves" in capsys.readouterr().out

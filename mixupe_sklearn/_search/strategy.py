@@ -20,6 +20,8 @@ from mixupe_sklearn._search.study import Grid
 SAMPLERS = ("auto", "grid", "tpe", "random")
 # Up to so many points a grid is walked even if only some of them are to be tried: no point twice.
 SMALL_GRID = 1000
+# Trials that halving lets run to their end before it gives any up.
+N_FULL = 5
 PRUNERS = ("auto", "halving", "hyperband", "median", "wilcoxon", "none")
 
 
@@ -55,13 +57,29 @@ def make_sampler(sampler: Any, space: Space, n_trials: float | None, seed: int |
         return TPESampler(multivariate=True, seed=seed)
 
 
+class AfterSome(BasePruner):
+    """Lets the first trials of a study run to their end, and asks another pruner from then on.
+
+    With few to compare with, halving would mostly keep the first trial. It is asked all along,
+    since it remembers what it is asked about.
+    """
+
+    def __init__(self, pruner: BasePruner, n_trials: int):
+        self.pruner = pruner
+        self.n_trials = n_trials
+
+    def prune(self, study: Any, trial: Any) -> bool:
+        """Whether the trial is to end here."""
+        is_bad = self.pruner.prune(study, trial)
+        return is_bad and trial.number >= self.n_trials
+
+
 def make_pruner(pruner: Any, space: Space, n_epochs: int | None, n_fits: int) -> Any:
     """Turn a name into a pruner: "auto" halves where the space is no grid.
 
-    Rungs are numbers of epochs, counted over all fits of a trial. Halving judges first after a
-    sixth of them, and then at three times as many: an earlier first rung saves more, and more
-    often gives the best trial up (``python -m benchmarks.pruning`` shows what it saves and costs).
-    The other pruners wait for a fifth of a fit, so that a network has begun to learn.
+    Steps are epochs, counted over all fits of a trial. Every pruner waits for a fifth of the first
+    fit, so that a network has begun to learn; halving judges then, and each time that there are
+    three times as many (``python -m benchmarks.pruning`` shows what it saves and costs).
 
     Examples
     --------
@@ -82,7 +100,8 @@ def make_pruner(pruner: Any, space: Space, n_epochs: int | None, n_fits: int) ->
     first = max(1, (n_epochs or 1) // 5)
     with quiet():
         if pruner == "halving":
-            return SuccessiveHalvingPruner(min_resource=max(1, n_steps // 6), reduction_factor=3)
+            halving = SuccessiveHalvingPruner(min_resource=first, reduction_factor=3)
+            return AfterSome(halving, N_FULL)
         if pruner == "hyperband":
             return HyperbandPruner(min_resource=first, max_resource=n_steps, reduction_factor=3)
         if pruner == "median":
