@@ -6,7 +6,8 @@ processes of one thread each:
 
 - ``batched``: MixupESearchCV, which trains networks as one;
 - ``own``: GridSearchCV over MixupEClassifier, with the same seeds and so the same draws;
-- ``listing``: GridSearchCV over a plain skorch net whose training step is the paper's listing.
+- ``listing``: GridSearchCV over a plain skorch net that runs the paper's listing, with its two
+  loaders.
 
 The values of alpha are dealt at random into parts. In each round all candidates run one part, in
 turn, so that a machine that slows down slows all of them. Some minutes are enough for two of
@@ -26,7 +27,7 @@ import pathlib
 import platform
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -96,6 +97,7 @@ class Problem:
     max_epochs: int
     n_seeds: int
     n_jobs: int
+    n_loaders: int = 2
 
     @classmethod
     def of(cls, X: np.ndarray, y: np.ndarray, **training: int) -> "Problem":
@@ -126,16 +128,23 @@ def label(params: Mapping[str, Any]) -> str:
 class ListingNet(NeuralNetClassifier):
     """A plain skorch net whose training step is the listing of the paper's appendix.
 
-    Partners are a permutation of the batch, as in the paper's Algorithm 1; a second loader, as in
-    the listing, would be slower.
+    As there, partners come from a second loader; with ``n_loaders=1`` they are a permutation of
+    the batch, which is faster.
     """
 
-    def __init__(self, *args, method="mixupe", alpha=0.2, eta=0.01, seed=0, **kwargs):
+    def __init__(self, *args, method="mixupe", alpha=0.2, eta=0.01, seed=0, n_loaders=2, **kwargs):
         super().__init__(*args, **kwargs)
         self.method = method
         self.alpha = alpha
         self.eta = eta
         self.seed = seed
+        self.n_loaders = n_loaders
+
+    def get_iterator(self, dataset, training=False):
+        """Go through two loaders side by side, each with an order of its own."""
+        if not training or self.method == "erm" or self.n_loaders == 1:
+            return super().get_iterator(dataset, training)
+        return zip(*(super(ListingNet, self).get_iterator(dataset, True) for _ in range(2)))
 
     def fit(self, X, y, **params):
         """Fit with the seed that was given."""
@@ -148,18 +157,25 @@ class ListingNet(NeuralNetClassifier):
         if self.method == "erm":
             return super().train_step_single(batch, **params)
         self._set_training(True)
-        x1, labels = unpack_data(batch)
-        y1 = one_hot(labels, self.module__n_outputs).float()
+        x1, y1, x2, y2 = self._pairs(batch)
         lam = np.random.beta(self.alpha, self.alpha)
-        partner = torch.randperm(len(x1))
-        x = lam * x1 + (1.0 - lam) * x1[partner]
-        y = lam * y1 + (1.0 - lam) * y1[partner]
+        x = lam * x1 + (1.0 - lam) * x2
+        y = lam * y1 + (1.0 - lam) * y2
         y_pred = self.infer(x)
         loss = self.get_loss(y_pred, y, X=x, training=True)
         if self.method == "mixupe":
             loss = self._with_penalty(loss, x1, y1)
         loss.backward()
         return {"loss": loss, "y_pred": y_pred}
+
+    def _pairs(self, batch: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        if self.n_loaders == 2:
+            (x1, labels), (x2, other_labels) = batch
+            others = one_hot(other_labels, self.module__n_outputs).float()
+            return x1, one_hot(labels, self.module__n_outputs).float(), x2, others
+        x1, labels = unpack_data(batch)
+        y1, partner = one_hot(labels, self.module__n_outputs).float(), torch.randperm(len(x1))
+        return x1, y1, x1[partner], y1[partner]
 
     def _with_penalty(self, loss: Tensor, x1: Tensor, y1: Tensor) -> Tensor:
         mean_of_lam = (self.alpha + 1) / (self.alpha + 1 + self.alpha)
@@ -182,6 +198,7 @@ def listing_net(problem: Problem) -> ListingNet:
         lr=0.001,
         batch_size=100,
         max_epochs=problem.max_epochs,
+        n_loaders=problem.n_loaders,
         iterator_train__shuffle=True,
         train_split=None,
         verbose=0,
@@ -244,7 +261,7 @@ def candidates(problem: Problem, seeds: list[int]) -> dict[str, Callable[[list[G
 def measure(name: str, problem: Problem, parts: Sequence[list[Grid]]) -> Iterable[dict[str, Any]]:
     """Run every part by every candidate in turn: a row each."""
     # A short search of each kind starts the processes and lets them import what they need.
-    short = Problem(problem.X, problem.y, problem.split, 1, problem.n_seeds, problem.n_jobs)
+    short = replace(problem, max_epochs=1)
     warm_up: list[Grid] = [{"method": ["mixupe"], "alpha": [1.0], "eta": [0.1]}]
     seeds = search_batched(short, warm_up)[1]
     for run in candidates(short, seeds).values():
@@ -263,6 +280,7 @@ def measure(name: str, problem: Problem, parts: Sequence[list[Grid]]) -> Iterabl
                 "seconds": time.perf_counter() - start,
                 "max_epochs": problem.max_epochs,
                 "n_jobs": problem.n_jobs,
+                "n_loaders": problem.n_loaders,
                 "scores": json.dumps(scores),
             }
 
@@ -360,6 +378,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--epochs", type=int, default=25, help="epochs a fit (default: 25)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
     parser.add_argument(
+        "--loaders", type=int, default=2, help="loaders of the listing: 2 as printed, or 1"
+    )
+    parser.add_argument(
         "--output",
         type=pathlib.Path,
         default=pathlib.Path("build/search_speed.csv"),
@@ -369,6 +390,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     note = stamp()
     parts = deal_grid(options.parts)[: options.rounds]
     training = {"max_epochs": options.epochs, "n_seeds": options.seeds, "n_jobs": options.jobs}
+    training["n_loaders"] = options.loaders
     with parallel_config("loky", inner_max_num_threads=1):
         for name in options.data:
             problem = Problem.of(*load_data(name, options.rows), **training)

@@ -55,7 +55,8 @@ def test_all_parts_together_are_the_configurations_of_the_paper(n_parts):
 
 @pytest.mark.parametrize(("method", "eta"), [("mixupe", 0.5), ("mixup", 0.0)])
 def test_a_step_of_the_listing_net_has_the_loss_and_gradient_of_ours(problem, method, eta):
-    net = search_speed.listing_net(problem).set_params(method=method, alpha=0.7, eta=0.5)
+    net = search_speed.listing_net(problem)
+    net.set_params(method=method, alpha=0.7, eta=0.5, n_loaders=1)
     net.initialize()
     X, y = torch.as_tensor(problem.X[:50]), torch.as_tensor(problem.y[:50])
     np.random.seed(3)

@@ -31,8 +31,9 @@ from mixupe_sklearn._search.trials import Judge, Record, Task
 # Networks that train as one at a time. With more than ten a step gets no cheaper per network. With
 # five it is little dearer, and a sampler that learns from finished trials waits for fewer.
 N_TOGETHER, N_LEARNING = 10, 5
-# Seconds between two looks at the work of others, when there is none left to claim.
-PAUSE = 0.5
+# Seconds between two looks at the work of others, when there is none left to claim: at first, and
+# after a while.
+PAUSES = 0.02, 0.5
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ def work(job: Job, study: Any) -> str | None:
     rescue = Rescue(study, job.storage)
     reason = None if job.vectorize else "vectorize=False"
     reason = reason or why_not_together(job.task, list(job.space.distributions))
+    pause = PAUSES[0]
     with _threads(job.n_threads):
         while time.time() < job.deadline:
             trials: list[Trial] = []
@@ -82,7 +84,8 @@ def work(job: Job, study: Any) -> str | None:
             if not trials:
                 if not rescue.look():
                     break
-                time.sleep(PAUSE)  # others are at work, or have just given something back
+                time.sleep(pause)  # others are at work, or have just given something back
+                pause = min(2 * pause, PAUSES[1])
     return reason
 
 
