@@ -125,6 +125,16 @@ def label(params: Mapping[str, Any]) -> str:
     return " ".join([params["method"], *numbers])
 
 
+class SideBySide:
+    """Batches of several loaders at a time, anew in each epoch."""
+
+    def __init__(self, loaders: Sequence[Any]):
+        self.loaders = loaders
+
+    def __iter__(self):
+        return zip(*self.loaders, strict=True)
+
+
 class ListingNet(NeuralNetClassifier):
     """A plain skorch net whose training step is the listing of the paper's appendix.
 
@@ -144,7 +154,7 @@ class ListingNet(NeuralNetClassifier):
         """Go through two loaders side by side, each with an order of its own."""
         if not training or self.method == "erm" or self.n_loaders == 1:
             return super().get_iterator(dataset, training)
-        return zip(*(super(ListingNet, self).get_iterator(dataset, True) for _ in range(2)))
+        return SideBySide([super(ListingNet, self).get_iterator(dataset, True) for _ in range(2)])
 
     def fit(self, X, y, **params):
         """Fit with the seed that was given."""

@@ -71,6 +71,13 @@ def test_a_step_of_the_listing_net_has_the_loss_and_gradient_of_ours(problem, me
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-3, atol=1e-6)
 
 
+def test_the_listing_net_goes_through_both_loaders_in_every_epoch(problem):
+    net = search_speed.listing_net(problem).set_params(method="mixupe", max_epochs=3)
+    net.fit(problem.X, problem.y)
+    counts = [len(row["batches"]) for row in net.history]
+    assert counts == [-(-len(problem.y) // 100)] * 3
+
+
 def test_the_listing_net_without_mixing_takes_the_step_of_skorch(problem):
     net = search_speed.listing_net(problem).set_params(method="erm").initialize()
     X, y = torch.as_tensor(problem.X[:50]), torch.as_tensor(problem.y[:50])
