@@ -1,6 +1,5 @@
 """A progress bar over the trials of a study, whoever runs them."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from optuna.trial import TrialState
 from tqdm.auto import tqdm
 
-from mixupe_sklearn._search.storage import HICCUPS
+from mixupe_sklearn._search.storage import HICCUPS, meanwhile
 from mixupe_sklearn._search.study import live_trials
 
 
@@ -21,22 +20,12 @@ def progress_bar(study: Any, n_trials: float, *, is_shown: bool) -> Iterator[Non
     if not is_shown:
         yield
         return
-    is_over = threading.Event()
     total = int(n_trials) if n_trials < float("inf") else None
     bar = tqdm(total=total, unit="trial", initial=_state_of(study)[0])
-
-    def follow() -> None:
-        while not is_over.wait(0.5):
-            with suppress(*HICCUPS):
-                _update(bar, study)
-
-    thread = threading.Thread(target=follow, daemon=True)
-    thread.start()
     try:
-        yield
+        with meanwhile(0.5, lambda: _update(bar, study)):
+            yield
     finally:
-        is_over.set()
-        thread.join()
         with suppress(*HICCUPS):
             _update(bar, study)
         bar.close()

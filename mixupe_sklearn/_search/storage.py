@@ -3,10 +3,11 @@
 import functools
 import pathlib
 import sqlite3
+import threading
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import optuna
@@ -151,6 +152,25 @@ def _check_sqlite(path: pathlib.Path) -> None:
 def has_heartbeat(storage: Any) -> bool:
     """Whether workers give signs of life, so that a dead one is noticed."""
     return isinstance(storage, RDBStorage) and storage.get_heartbeat_interval() is not None
+
+
+@contextmanager
+def meanwhile(seconds: float, call: Callable[[], Any]) -> Iterator[None]:
+    """Call a function every so often while a block runs; a database out of reach is passed over."""
+    is_over = threading.Event()
+
+    def repeat() -> None:
+        while not is_over.wait(seconds):
+            with suppress(*HICCUPS):
+                call()
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def hang_up(storage: Any) -> None:

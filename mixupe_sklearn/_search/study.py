@@ -5,7 +5,6 @@ were asked for, however many processes share it; and a trial whose worker died i
 """
 
 import math
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,7 +16,14 @@ from optuna.storages import RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from mixupe_sklearn._search.space import Space
-from mixupe_sklearn._search.storage import HICCUPS, MAX_RETRIES, grace_of, has_heartbeat, quiet
+from mixupe_sklearn._search.storage import (
+    HICCUPS,
+    MAX_RETRIES,
+    grace_of,
+    has_heartbeat,
+    meanwhile,
+    quiet,
+)
 
 # How long a process that finds a study without an owner waits for the one that is just making it.
 PATIENCE = 5.0
@@ -174,22 +180,14 @@ def heartbeats(storage: Any, trials: Sequence[Trial]) -> Iterator[None]:
     if not has_heartbeat(storage):
         yield
         return
-    is_over = threading.Event()
 
     def beat() -> None:
-        while not is_over.wait(storage.get_heartbeat_interval()):
-            for trial in list(trials):
-                with suppress(*HICCUPS):  # a database that was out of reach is told next time
-                    storage.record_heartbeat(trial._trial_id)
-        storage.remove_session()  # that of this thread
+        for trial in list(trials):
+            storage.record_heartbeat(trial._trial_id)
+        storage.remove_session()  # that of the thread which beats
 
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
-    try:
+    with meanwhile(storage.get_heartbeat_interval(), beat):
         yield
-    finally:
-        is_over.set()
-        thread.join()
 
 
 def give_back_all(study: Any, token: str) -> None:
