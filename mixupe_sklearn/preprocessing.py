@@ -225,8 +225,8 @@ def make_preprocessor(
     Returns
     -------
     preprocessor : ColumnTransformer
-        Not yet fitted; for pandas and polars frames, arrays and lists of rows. Its parts are
-        ``"numbers"``, ``"times"`` and ``"categories"``.
+        Not yet fitted; for pandas frames, polars frames (with scikit-learn 1.9 or later), arrays
+        and lists of rows. Its parts are ``"numbers"``, ``"times"`` and ``"categories"``.
 
     Examples
     --------

@@ -193,6 +193,7 @@ def test_the_median_pruner_and_a_pruner_of_optunas(rows):
         assert search.best_params_["lr"] > 1e-3
 
 
+@pytest.mark.filterwarnings("ignore:Exact p-value", "ignore:Sample size too small")  # older scipy
 def test_the_wilcoxon_pruner_compares_folds_and_seeds(rows):
     space = {"lr": [1e-2, 1e-5, 2e-5, 3e-5, 4e-5, 5e-5]}
     search = MixupESearchCV(
