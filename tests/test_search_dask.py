@@ -1,5 +1,6 @@
 """joblib's Dask backend: a real cluster of two worker processes on this machine."""
 
+import distributed
 import joblib
 import numpy as np
 import pytest
@@ -7,7 +8,6 @@ from sklearn.model_selection import GridSearchCV
 
 from mixupe_sklearn import MixupEClassifier, MixupESearchCV, make_mixupe_pipeline
 
-distributed = pytest.importorskip("distributed")
 GRID = {"classifier__alpha": [0.1, 1.0], "classifier__eta": [0.001, 0.1]}
 
 

@@ -341,7 +341,8 @@ def test_cells_that_hold_lists_are_no_matter(iris, tmp_path):
     pipeline = make_pipeline(First(), MixupEClassifier(**QUICK))
     space = {"mixupeclassifier__alpha": [0.1, 1.0]}
     for place in (None, tmp_path / "search.db"):
-        search(pipeline, space, storage=place).fit(frame, iris[1])
+        found = search(pipeline, space, storage=place).fit(frame, iris[1])
+        assert states(found) == ["complete"] * 2
 
 
 def test_any_storage_without_heartbeat_is_told(iris, tmp_path):
