@@ -8,7 +8,6 @@ import time
 
 import numpy as np
 import optuna
-import pgserver
 import pytest
 from search_programs import make_search, run_search
 
@@ -100,6 +99,7 @@ def test_ten_kills_lose_no_finished_trial(tmp_path, processes, undisturbed):
 def test_two_workers_share_a_study_on_postgresql_and_one_is_killed(
     tmp_path, processes, undisturbed
 ):
+    pgserver = pytest.importorskip("pgserver")
     server = pgserver.get_server(tmp_path / "pg")
     try:
         place = server.get_uri()
