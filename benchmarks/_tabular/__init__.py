@@ -1,0 +1,1 @@
+"""Parts of the tabular benchmark; ``benchmarks.tabular`` is its command line."""

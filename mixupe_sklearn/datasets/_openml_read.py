@@ -1,0 +1,151 @@
+"""A task, a data set or a suite, read from the files of a shelf."""
+
+import os
+import warnings
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from mixupe_sklearn.datasets._openml_cache import Shelf, read_frame
+from mixupe_sklearn.datasets._openml_check import (
+    CLASSIFICATION,
+    DataFile,
+    TaskFile,
+    check_arff,
+    check_parquet,
+    check_rows,
+    read_description,
+    read_features,
+    read_n_rows,
+    read_suite,
+    read_task,
+)
+from mixupe_sklearn.datasets._openml_splits import check_all_folds, n_folds_told, read_folds
+from mixupe_sklearn.datasets._openml_table import split_target, tidy
+from mixupe_sklearn.datasets._openml_web import OutOfReachError, RefusedError
+from mixupe_sklearn.datasets._table import Fold, Table
+
+
+def task_table(openml: Any, shelf: Shelf, server: str, task_id: int) -> Table:
+    """The table of a task, with its own folds."""
+    task = shelf.get(
+        f"tasks/{task_id}/task.xml", f"{server}/task/{task_id}", partial(read_task, task_id=task_id)
+    )
+    if task.kind != CLASSIFICATION:
+        raise ValueError(
+            f"Got task_id={task_id}, which is a task of {task.kind_name!r}, but expected one of "
+            f"'Supervised Classification'."
+        )
+    description, frame = _data(openml, shelf, server, task.data_id)
+    X, y = split_target(frame, task.target, task.data_id)
+    folds = _folds(shelf, task_id, task, len(y))
+    return Table(description.name, X, y, "openml", task_id, task.data_id, folds)
+
+
+def dataset_table(
+    openml: Any, shelf: Shelf, server: str, data_id: int, target: str | None
+) -> Table:
+    """The table of a data set, by a target of the user's or its own."""
+    description, frame = _data(openml, shelf, server, data_id)
+    if target is None and not description.target:
+        raise ValueError(
+            f"Got target=None, but data set {data_id} names no target of its own: name one of its "
+            f"columns, such as {frame.columns[-1]!r}."
+        )
+    X, y = split_target(frame, target or description.target, data_id)
+    return Table(description.name, X, y, "openml", None, data_id, None)
+
+
+def suite_tasks(openml: Any, shelf: Shelf, server: str, suite_id: int) -> list[int]:
+    """The tasks of a suite; the client keeps no suites, so this file of the cache is ours."""
+    read = partial(read_suite, suite_id=suite_id)
+    return shelf.get(f"studies/{suite_id}/study.xml", f"{server}/study/{suite_id}", read)
+
+
+def _data(openml: Any, shelf: Shelf, server: str, data_id: int) -> tuple[DataFile, pd.DataFrame]:
+    folder = f"datasets/{data_id}"
+    description = shelf.get(
+        f"{folder}/description.xml",
+        f"{server}/data/{data_id}",
+        partial(read_description, data_id=data_id),
+    )
+    features = shelf.get(
+        f"{folder}/features.xml", f"{server}/data/features/{data_id}", read_features
+    )
+    names = _data_names(data_id)
+    told_rows = _told_rows(shelf, server, data_id, not any(map(shelf.has, names)))
+    name = _data_name(shelf, data_id, description, told_rows, len(features))
+    with shelf.guard(name):
+        frame = read_frame(openml, shelf, data_id, name)
+        check_rows(len(frame), told_rows)
+    return description, tidy(frame, features)
+
+
+def _data_names(data_id: int) -> list[str]:
+    """What the file with the rows may be called, the best first (as in the client)."""
+    skip_parquet = os.environ.get("OPENML_SKIP_PARQUET", "").casefold() == "true"
+    parquet = [] if skip_parquet else [f"dataset_{data_id}.pq", "dataset.pq"]
+    return [f"datasets/{data_id}/{name}" for name in [*parquet, "dataset.arff"]]
+
+
+def _told_rows(shelf: Shelf, server: str, data_id: int, is_wanted: bool) -> int | None:
+    """How many rows the server has counted: asked for only where the rows are fetched, too."""
+    name = f"datasets/{data_id}/qualities.xml"
+    if not shelf.has(name) and (shelf.ask is None or not is_wanted):
+        return None
+    try:
+        return shelf.get(name, f"{server}/data/qualities/{data_id}", read_n_rows)
+    except RefusedError:  # not every data set has them
+        return None
+
+
+def _data_name(
+    shelf: Shelf, data_id: int, description: DataFile, told_rows: int | None, n_columns: int
+) -> str:
+    """The file with the rows: from the cache, else fetched, as parquet where that can be had."""
+    names = _data_names(data_id)
+    here = [name for name in names if shelf.has(name)]
+    if not here and names[0].endswith(".pq") and description.parquet_url:
+        read = partial(check_parquet, told_rows=told_rows, told_columns=n_columns)
+        try:
+            shelf.get(names[0], description.parquet_url, read)
+            return names[0]
+        except (RefusedError, OutOfReachError):
+            if not description.url or _is_sparse(description):
+                raise
+    name = here[0] if here else names[-1]
+    if name.endswith(".arff"):
+        if _is_sparse(description):
+            raise ValueError(
+                f"Got data_id={data_id}, which is there as sparse ARFF only, but expected a "
+                f"parquet file or dense ARFF: choose another version of this data set."
+            )
+        shelf.get(name, description.url or "", partial(check_arff, md5=description.md5))
+    return name
+
+
+def _is_sparse(description: DataFile) -> bool:
+    return description.form.lower() == "sparse_arff"
+
+
+def _folds(shelf: Shelf, task_id: int, task: TaskFile, n_rows: int) -> list[Fold]:
+    name = f"tasks/{task_id}/datasplits.arff"
+    read = partial(read_folds, n_rows=n_rows, task=task)
+
+    def read_all(content: bytes) -> list[Fold]:
+        folds = read(content)
+        check_all_folds(folds, n_rows, task)
+        return folds
+
+    # A cache may hold some of the folds on purpose, if each of them is whole; a server may not.
+    is_fresh = not (shelf.folder / name).is_file()
+    folds = shelf.get(name, task.splits_url, read_all if is_fresh else read)
+    told = n_folds_told(folds, task)
+    if len(folds) != told:
+        warnings.warn(
+            f"Got {len(folds)} of the {told} folds of task {task_id} in "
+            f"{str(shelf.folder / name)!r}: only these are used.",
+            stacklevel=5,
+        )
+    return folds

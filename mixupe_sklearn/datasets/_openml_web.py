@@ -1,0 +1,156 @@
+"""One file from a server: within a time limit, checked, and asked for again where that may help."""
+
+import importlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mixupe_sklearn.datasets._openml_check import FaultError, child_text, parse_xml
+
+# Seconds before the second try; each further wait is twice as long.
+FIRST_WAIT = 1.0
+# Answers below 500 that are worth another try: too slow, too early, too many.
+PASSING = (408, 425, 429)
+# OpenML's own number for a database that it cannot reach at the moment.
+BUSY_DATABASE = "107"
+PIECE = 2**16
+
+
+class RefusedError(Exception):
+    """The server has answered, and another try would not change its answer."""
+
+
+class OutOfReachError(Exception):
+    """No usable answer after the last try; says how often and how long it was tried."""
+
+
+def fetch(
+    url: str,
+    check: Callable[[bytes], Any],
+    *,
+    timeout: float,
+    n_tries: int,
+    query: Mapping[str, str] | None = None,
+) -> bytes:
+    """The content of an address, once it passes a check that raises ``FaultError`` otherwise.
+
+    ``timeout`` limits one try, from looking up the name to the last byte. What ``query`` holds
+    (a key) is sent, and is never part of a message.
+    """
+    start = time.monotonic()
+    for number in range(1, n_tries + 1):
+        try:
+            content = _within(timeout, lambda: _ask(url, query or {}, timeout))
+            check(content)
+            return content
+        except RefusedError as refusal:
+            raise RefusedError(f"{url}: {refusal}") from None
+        except FaultError as fault:
+            reason = str(fault)
+        if number < n_tries:
+            time.sleep(FIRST_WAIT * 2 ** (number - 1))
+    seconds = time.monotonic() - start
+    times = "once" if n_tries == 1 else f"{n_tries} times"
+    raise OutOfReachError(f"{url}: {reason}; tried {times} in {seconds:.1f} s")
+
+
+def _within(seconds: float, call: Callable[[], bytes]) -> bytes:
+    # Only a thread bounds everything: a name server and the lines of a header may stall as well,
+    # and no time-out of a socket sees a trickle. A thread left behind ends at its own limit.
+    answers: queue.SimpleQueue = queue.SimpleQueue()
+
+    def answer() -> None:
+        try:
+            answers.put((call(), None))
+        except Exception as error:
+            answers.put((b"", error))
+
+    threading.Thread(target=answer, daemon=True).start()
+    try:
+        content, error = answers.get(timeout=seconds)
+    except queue.Empty:
+        raise FaultError(f"no whole answer within {seconds:g} s") from None
+    if error is not None:
+        raise error
+    return content
+
+
+def _ask(url: str, query: Mapping[str, str], timeout: float) -> bytes:
+    requests: Any = importlib.import_module("requests")
+    urllib3: Any = importlib.import_module("urllib3")
+    # Without compression, so that Content-Length counts the bytes that arrive.
+    headers = {"Accept-Encoding": "identity", "User-Agent": "mixupe-sklearn"}
+    deadline = time.monotonic() + timeout
+    try:
+        with requests.get(
+            url, params=dict(query), headers=headers, timeout=timeout, stream=True
+        ) as response:
+            content = _body(response.raw, deadline)
+    except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+        # Not chained: the text of these errors holds the address with the user's key.
+        raise FaultError(_phrase(error)) from None
+    _check_status(response.status_code, response.reason, content)
+    _check_length(response.headers, content)
+    return content
+
+
+def _body(raw: Any, deadline: float) -> bytes:
+    pieces = []
+    while piece := raw.read1(PIECE):
+        pieces.append(piece)
+        if time.monotonic() > deadline:
+            raise FaultError("no whole answer in time")  # nobody waits for it any more
+    return b"".join(pieces)
+
+
+def _phrase(error: BaseException) -> str:
+    """What went wrong, in a few words and without the address."""
+    names = {type(e).__name__ for e in _causes(error)}
+    if names & {"IncompleteRead", "ProtocolError", "ChunkedEncodingError"}:
+        return "the answer was cut short"
+    if names & {"ConnectTimeout", "ReadTimeout", "ConnectTimeoutError", "TimeoutError"}:
+        return "no answer in time"
+    if names & {"gaierror", "NameResolutionError"}:
+        return "its name cannot be resolved"
+    texts = [e.strerror for e in _causes(error) if isinstance(e, OSError) and e.strerror]
+    return texts[-1].lower() if texts else type(error).__name__
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """The errors inside an error, outermost first, whether chained or given as arguments."""
+    found: list[BaseException] = []
+    waiting: list[Any] = [error]
+    while waiting:
+        one = waiting.pop(0)
+        if isinstance(one, BaseException) and one not in found:
+            found.append(one)
+            waiting += [*one.args, getattr(one, "reason", None), one.__cause__, one.__context__]
+    return found
+
+
+def _check_status(status: int, reason: str, content: bytes) -> None:
+    if status == 200:
+        return
+    code, message = _openml_error(content)
+    text = f"{status} {reason}" + (f", {message}" if message else "")
+    if status >= 500 or status in PASSING or code == BUSY_DATABASE:
+        raise FaultError(text)
+    raise RefusedError(text)
+
+
+def _openml_error(content: bytes) -> tuple[str, str]:
+    try:
+        root = parse_xml(content, "error")
+    except FaultError:
+        return "", ""
+    texts = (child_text(root, "code"), child_text(root, "message"))
+    return texts[0] or "", " ".join((texts[1] or "").split())
+
+
+def _check_length(headers: Mapping[str, str], content: bytes) -> None:
+    promised = headers.get("Content-Length", "")
+    is_plain = headers.get("Content-Encoding", "identity") == "identity"
+    if promised.isdigit() and is_plain and int(promised) != len(content):
+        raise FaultError(f"the answer was cut short at {len(content)} of {promised} bytes")

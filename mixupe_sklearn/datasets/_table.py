@@ -1,0 +1,68 @@
+"""A table with a target: what every loader here returns."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+Fold = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Rows, their classes, and where they come from.
+
+    Parameters
+    ----------
+    name : str
+        A short name, such as ``"iris"``.
+    X : pandas.DataFrame
+        Raw columns: numbers, categories, holes.
+    y : ndarray of shape (n_rows,)
+        The class of each row, as text or whole numbers; no holes.
+    source : str
+        ``"embedded"``, ``"openml"`` or ``"csv"``.
+    task_id : int or None, default=None
+        Number of the OpenML task, if it is one.
+    data_id : int or None, default=None
+        Number of the OpenML data set, if it is one.
+    folds : sequence of (train, test) or None, default=None
+        Positions of the task's own splits, by repeat, then fold.
+
+    Examples
+    --------
+    >>> table = Table("two", pd.DataFrame({"size": [1.0, 2.0]}), np.array(["a", "b"]), "csv")
+    >>> table.n_rows, table.n_classes, len(table.fingerprint)
+    (2, 2, 12)
+    """
+
+    name: str
+    X: pd.DataFrame
+    y: np.ndarray
+    source: str
+    task_id: int | None = None
+    data_id: int | None = None
+    folds: Sequence[Fold] | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return len(self.y)
+
+    @property
+    def n_classes(self) -> int:
+        """How many different classes there are."""
+        return len(np.unique(self.y))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Twelve hex digits that change when the columns, the rows or their classes do."""
+        digest = hashlib.sha256(repr([str(name) for name in self.X.columns]).encode())
+        for values in (self.X, pd.Series(self.y)):
+            hashes: Any = pd.util.hash_pandas_object(values, index=False)
+            digest.update(hashes.to_numpy().tobytes())
+        return digest.hexdigest()[:12]

@@ -1,0 +1,365 @@
+"""A user's own table: a CSV file whose delimiter, encoding, holes and types are found out."""
+
+import bz2
+import csv
+import difflib
+import gzip
+import io
+import itertools
+import lzma
+import os
+import pathlib
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mixupe_sklearn._checks import warn_user
+from mixupe_sklearn.datasets._table import Table
+
+DELIMITERS = (",", ";", "\t", "|")
+# Words for holes, whatever their case, besides those that pandas knows.
+HOLES = ("", "na", "n/a", "nan", "null", "?", "none")
+# More different numbers are taken for amounts; whole ones often stand for classes.
+MOST_FRACTIONS, MOST_WHOLE = 20, 100
+# How many records show what the delimiter is, and whether the first one holds names.
+N_LOOKED_AT = 100
+DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d*)?([eE][+-]?\d+)?")
+# Control characters that no text has.
+CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_OPENERS: dict[str, Callable] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+_DAMAGED = (
+    EOFError,
+    zlib.error,
+    lzma.LZMAError,
+    gzip.BadGzipFile,
+    zipfile.BadZipFile,
+    RuntimeError,
+)
+
+
+def read_csv(path: str | os.PathLike, target: str, *, name: str | None = None) -> Table:
+    r"""Read a table with classes from a text file.
+
+    Parameters
+    ----------
+    path : str or path
+        A file with a line of column names, and fields separated by commas, semicolons, tabs or
+        bars; also compressed (``.gz``, ``.xz``, ``.bz2``, or ``.zip`` with one file in it). Text
+        is UTF-8 or, with a byte order mark, UTF-16; else Windows-1252, with a warning. Numbers
+        may have a decimal comma where no comma separates fields.
+    target : str
+        The column with the classes.
+    name : str or None, default=None
+        A short name; None takes the file's.
+
+    Returns
+    -------
+    table : Table
+        Holes (empty fields, ``NA``, ``N/A``, ``NaN``, ``null``, ``none``, ``?``) are NaN. Left
+        out, with a warning, are columns without any value and rows without a class. Classes are
+        text or whole numbers.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from mixupe_sklearn.datasets.files import read_csv
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "shoes.csv"
+    ...     size = path.write_text("size;sold\n41,5;no\n?;no\n39;yes\n38,5;yes\n")
+    ...     table = read_csv(path, target="sold")
+    >>> table.name, table.X["size"].tolist(), table.y.tolist()
+    ('shoes', [41.5, nan, 39.0, 38.5], ['no', 'no', 'yes', 'yes'])
+    """
+    path, target = pathlib.Path(path), str(target).strip()
+    text = _decoded(_content(path), path)
+    delimiter = _delimiter(text, target, path)
+    names = _names(text, delimiter, target, path)
+    _check_lengths(text, delimiter, len(names), path)
+    frame = _read(text, delimiter, names, path)
+    X, y = _split_off(frame, target, path)
+    return Table(_short_name(path) if name is None else name, X, y, "csv")
+
+
+def _content(path: pathlib.Path) -> bytes:
+    if not path.exists():
+        raise FileNotFoundError(
+            f"Got path={str(path)!r}, but expected a file that is there; the current folder is "
+            f"{str(pathlib.Path.cwd())!r}."
+        )
+    if path.is_dir():
+        raise IsADirectoryError(f"Got path={str(path)!r}, a folder, but expected a file in it.")
+    try:
+        return _unpacked(path)
+    except _DAMAGED as error:
+        raise ValueError(
+            f"Got path={str(path)!r}, but expected a whole {path.suffix} file: {error}."
+        ) from error
+    except OSError as error:
+        raise OSError(
+            f"Got path={str(path)!r}, but expected a file that can be read: {error.strerror}."
+        ) from error
+
+
+def _unpacked(path: pathlib.Path) -> bytes:
+    kind = path.suffix.lower()
+    if kind != ".zip":
+        with _OPENERS.get(kind, open)(path, "rb") as file:
+            return file.read()
+    with zipfile.ZipFile(path) as archive:
+        # Archives from macOS hold a hidden twin of each file.
+        members = [
+            member
+            for member in archive.namelist()
+            if not member.endswith("/") and not member.startswith("__MACOSX/")
+        ]
+        if len(members) != 1:
+            raise ValueError(
+                f"Got path={str(path)!r} with {len(members)} files in it, but expected one; unpack "
+                f"it and name the file."
+            )
+        return archive.read(members[0])
+
+
+def _decoded(content: bytes, path: pathlib.Path) -> str:
+    is_utf16 = content.startswith((b"\xff\xfe", b"\xfe\xff"))
+    try:
+        text, is_guess = content.decode("utf-16" if is_utf16 else "utf-8-sig"), False
+    except UnicodeDecodeError:
+        # What spreadsheets on Windows write; the five bytes that mean nothing there are rare.
+        text, is_guess = content.decode("cp1252", errors="replace"), True
+    if not text.strip():
+        raise ValueError(
+            f"Got path={str(path)!r}, which is empty, but expected a line of column names and rows."
+        )
+    if not _is_text(text):
+        raise ValueError(
+            f"Got path={str(path)!r}, which is not text, but expected a CSV file; a spreadsheet "
+            f"program can save one."
+        )
+    if is_guess:
+        warn_user(
+            f"Got path={str(path)!r}, which is not UTF-8, so it is read as Windows-1252; save it "
+            f"as UTF-8 if letters look wrong."
+        )
+    return text
+
+
+def _is_text(text: str) -> bool:
+    start = text[:100_000]
+    return "\0" not in text and len(CONTROL.findall(start)) <= len(start) / 100
+
+
+def _records(text: str, delimiter: str, path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
+    """Records that are not blank, each with the number of its first line."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
+    line = 1
+    try:
+        for cells in reader:
+            if len(cells) > 1 or any(cell.strip() for cell in cells):
+                yield line, [cell.strip() for cell in cells]
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(
+            f"Got a field without end in line {line} of {str(path)!r}, but expected shorter ones; "
+            f"is a quotation mark left open?"
+        ) from error
+
+
+def _first_rows(text: str, delimiter: str, path: pathlib.Path) -> list[list[str]]:
+    rows = []
+    with suppress(ValueError):  # a field without end is told of later, if the delimiter is right
+        for _, cells in itertools.islice(_records(text, delimiter, path), N_LOOKED_AT):
+            rows.append(cells)
+    return rows
+
+
+def _delimiter(text: str, target: str, path: pathlib.Path) -> str:
+    """The delimiter that gives the target's column, then the most even, longest rows."""
+
+    # csv.Sniffer takes the comma of decimal numbers for one, and knows nothing of the target.
+    def fitness(delimiter: str) -> tuple[bool, float, int, int]:
+        rows = _first_rows(text, delimiter, path)
+        width = len(rows[0]) if rows else 0
+        if width < 2:
+            return False, 0.0, width, 0
+        n_even = sum(len(row) == width for row in rows)
+        n_numbers = sum(_is_number(cell) for row in rows for cell in row)
+        return target in rows[0], n_even / len(rows), width, n_numbers
+
+    found = {delimiter: fitness(delimiter) for delimiter in DELIMITERS}
+    best = max(DELIMITERS, key=lambda delimiter: found[delimiter])
+    if found[best][2] < 2:
+        raise ValueError(
+            f"Got path={str(path)!r} with one column in its first line, but expected two at least, "
+            f"separated by commas, semicolons, tabs or bars."
+        )
+    return best
+
+
+def _names(text: str, delimiter: str, target: str, path: pathlib.Path) -> list[str]:
+    rows = _first_rows(text, delimiter, path)
+    names = [cell or f"Unnamed: {position}" for position, cell in enumerate(rows[0])]
+    if target not in names:
+        raise ValueError(_unknown_target(target, rows, path))
+    if len(rows) == 1:
+        raise ValueError(
+            f"Got path={str(path)!r}, which ends after its first line, but expected rows below the "
+            f"column names."
+        )
+    twice = [name for position, name in enumerate(names) if name in names[:position]]
+    if twice:
+        raise ValueError(
+            f"Got column {twice[0]!r} more than once in {str(path)!r}, but expected different "
+            f"names; rename one."
+        )
+    return names
+
+
+def _unknown_target(target: str, rows: list[list[str]], path: pathlib.Path) -> str:
+    names = rows[0]
+    below = [{row[column] for row in rows[1:] if column < len(row)} for column in range(len(names))]
+    n_like_data = sum(
+        _is_number(name) or name in values for name, values in zip(names, below, strict=True)
+    )
+    if 2 * n_like_data >= len(names):
+        return (
+            f"Got target={target!r}, but the first line of {str(path)!r} looks like data "
+            f"({_listed(names)}); expected a line of column names: add one."
+        )
+    lowered = {name.lower(): name for name in names}
+    close = [lowered[name] for name in difflib.get_close_matches(target.lower(), lowered)]
+    hint = f"did you mean {_listed(close)}?" if close else f"it has {_listed(names)}."
+    return f"Got target={target!r}, but expected a column of {str(path)!r}; {hint}"
+
+
+def _listed(values: list[Any], n_most: int = 10) -> str:
+    more = f" and {len(values) - n_most} more" if len(values) > n_most else ""
+    return ", ".join(repr(value) for value in values[:n_most]) + more
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text.replace(",", "."))
+    except ValueError:
+        return False
+    return True
+
+
+def _check_lengths(text: str, delimiter: str, width: int, path: pathlib.Path) -> None:
+    # pandas fills short rows with holes, and takes the first field of long ones for their name.
+    for line, cells in _records(text, delimiter, path):
+        if len(cells) != width:
+            raise ValueError(
+                f"Got {len(cells)} fields in line {line} of {str(path)!r}, but expected {width}, "
+                f"as in its first line; is a quotation mark or a separator missing?"
+            )
+
+
+def _read(text: str, delimiter: str, names: list[str], path: pathlib.Path) -> pd.DataFrame:
+    try:
+        frame = pd.read_csv(
+            io.StringIO(text, newline=""),
+            sep=delimiter,
+            names=names,
+            header=0,
+            index_col=False,
+            na_values=["?"],
+            skipinitialspace=True,
+            low_memory=False,  # else a column's type may change in the middle
+        )
+    except pd.errors.ParserError as error:  # quotation marks that the csv module lets pass
+        reason = str(error).rpartition("error: ")[2].strip()
+        raise ValueError(
+            f"Got {str(path)!r} with a quotation mark left open, but expected pairs: {reason}."
+        ) from error
+    for column in frame.columns[[not _is_settled(kind) for kind in frame.dtypes]]:
+        frame[column] = _numbers_or_text(frame[column], has_decimal_comma=delimiter != ",")
+    return frame
+
+
+def _is_settled(kind: Any) -> bool:
+    return pd.api.types.is_numeric_dtype(kind)  # truth values are
+
+
+def _numbers_or_text(column: pd.Series, has_decimal_comma: bool) -> pd.Series:
+    """What pandas makes of a column, if blanks and more words for holes did not keep it from it."""
+    text = column.astype(object).map(str, na_action="ignore").str.strip()
+    text = text.mask(text.str.lower().isin(HOLES))
+    known = text.dropna()
+    has_comma = has_decimal_comma and known.str.contains(",").any()
+    if has_comma and known.map(DECIMAL_COMMA.fullmatch).notna().all():
+        text = text.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
+    try:
+        # Whole numbers beyond 64 bits would stay objects.
+        return pd.to_numeric(text).astype(np.float64)
+    except (ValueError, TypeError):
+        return text.astype("str")
+
+
+def _split_off(
+    frame: pd.DataFrame, target: str, path: pathlib.Path
+) -> tuple[pd.DataFrame, np.ndarray]:
+    """Columns and classes, without the rows that have none."""
+    has_class = frame[target].notna().to_numpy()
+    where = f"column {target!r} of {str(path)!r}"
+    if not has_class.any():
+        raise ValueError(f"Got {where} without any value, but expected a class in each row.")
+    if not has_class.all():
+        warn_user(f"Got {where} with {(~has_class).sum()} holes; those rows are left out.")
+    y = _classes(frame.loc[has_class, target], where)
+    X = frame.loc[has_class].drop(columns=target).reset_index(drop=True)
+    empty = X.columns[X.isna().all()].tolist()
+    if len(empty) == X.shape[1]:
+        raise ValueError(
+            f"Got {str(path)!r} with no values besides {where}, but expected one more "
+            f"column with values."
+        )
+    if empty:
+        warn_user(f"Got {str(path)!r} with empty columns, which are left out: {_listed(empty)}.")
+    return X.drop(columns=empty), y
+
+
+def _classes(column: pd.Series, where: str) -> np.ndarray:
+    counts = column.value_counts()
+    if _is_amount(column, len(counts)):
+        raise ValueError(
+            f"Got {where} with {len(counts)} different numbers, but expected a few classes; "
+            f"amounts are for MixupERegressor, and classes may be text, such as 'c17'."
+        )
+    names = counts.index.tolist()
+    if len(names) == 1:
+        raise ValueError(f"Got {where} with one class only, {names[0]!r}, but expected two.")
+    rare = [name for name, count in zip(names, counts, strict=True) if count == 1]
+    if rare:
+        raise ValueError(
+            f"Got {where} with one row only of {_listed(rare)}, but expected two at least of each "
+            f"class, to learn from and to test; leave such rows out or join classes."
+        )
+    if _is_whole(column):
+        return column.to_numpy().astype(np.int64)
+    return np.array([str(value) for value in column], dtype=object)
+
+
+def _is_whole(column: pd.Series) -> bool:
+    is_number = _is_settled(column.dtype) and column.dtype != bool
+    # Beyond, floats are whole numbers because they are not exact.
+    return is_number and bool((column % 1 == 0).all() and column.abs().max() < 2**53)
+
+
+def _is_amount(column: pd.Series, n_different: int) -> bool:
+    if not _is_settled(column.dtype):
+        return False
+    if _is_whole(column):
+        return n_different > max(MOST_WHOLE, len(column) / 10)
+    return n_different > min(MOST_FRACTIONS, max(2, len(column) / 2))
+
+
+def _short_name(path: pathlib.Path) -> str:
+    is_packed = path.suffix.lower() in (*_OPENERS, ".zip")
+    return pathlib.Path(path.stem).stem if is_packed else path.stem

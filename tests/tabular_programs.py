@@ -1,0 +1,39 @@
+"""Programs that tests of the tabular benchmark start in processes of their own, to be killed."""
+
+import pathlib
+import sys
+
+import numpy as np
+import pandas as pd
+
+from benchmarks._tabular.running import Item, Plan, run
+from benchmarks._tabular.rows import RowsFile
+from mixupe_sklearn.datasets import Table
+
+# Enough epochs that a run of two processes lasts some seconds.
+PLAN = Plan(("erm", "mixup", "mixupe"), n_seeds=2, training={"max_epochs": 12, "batch_size": 10})
+
+
+def two_tables():
+    """A table of numbers with two classes, and one with text and holes and three."""
+    rng = np.random.default_rng(0)
+    for name, n_rows, n_classes in (("numbers", 120, 2), ("mixed", 150, 3)):
+        X = pd.DataFrame(rng.normal(size=(n_rows, 3)), columns=["a", "b", "c"])
+        y = np.array(["low", "middle", "high"], dtype=object)[:n_classes][
+            np.digitize(X["a"] + 0.3 * X["b"], np.linspace(-1, 1, n_classes + 1)[1:-1])
+        ]
+        if name == "mixed":
+            X["a"] = X["a"].mask(rng.random(n_rows) < 0.1)
+            X["city"] = np.where(rng.random(n_rows) < 0.5, "Oslo", "Bonn")
+        yield Table(name, X, y, "embedded")
+
+
+def main(path):
+    """Run all fits into a file, in two processes."""
+    items = [Item(table.name, lambda table=table: table) for table in two_tables()]
+    with RowsFile(path) as file:
+        run(items, PLAN, file, n_jobs=2, is_shown=False)
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]))

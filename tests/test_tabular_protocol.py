@@ -1,0 +1,260 @@
+"""The benchmark's protocol: grids, splits, what a row says, and runs that end early."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import log_loss
+
+import tabular_programs as programs
+from benchmarks._tabular.fits import estimator_of, prepare, run_job
+from benchmarks._tabular.protocol import (
+    METHODS,
+    TRAINING,
+    Config,
+    Job,
+    configs_of,
+    jobs_of,
+    splits_of,
+)
+from benchmarks._tabular.rows import KEY, RowsFile, read_rows
+from benchmarks._tabular.running import Item, Plan, run, versions_of
+from mixupe_sklearn.datasets import Table, load_embedded
+
+ROOT = pathlib.Path(__file__).parents[1]
+TIMES = ["fit_seconds", "predict_seconds", "run"]
+PARTS = ("train", "valid", "test")
+QUICK = TRAINING | {"max_epochs": 3}
+
+
+def table_with(y, **columns):
+    X = pd.DataFrame({"a": np.arange(len(y), dtype=float)} | columns)
+    return Table("made", X, np.asarray(y, dtype=object), "csv")
+
+
+def sorted_rows(path):
+    """Rows without what differs between any two runs, in an order of their own."""
+    return read_rows(path).drop(columns=TIMES).sort_values(list(KEY), ignore_index=True)
+
+
+def test_the_paper_grid_has_275_fits_a_data_set():
+    table = load_embedded("iris")
+    jobs = jobs_of(table, splits_of(table, "holdout", 5), ("erm", "mixup", "mixupe"), "paper", {})
+    assert sum(len(job.configs) for job in jobs) == 275
+
+
+def test_every_configuration_of_the_reduced_grid_is_one_of_the_paper():
+    for method in METHODS:
+        assert set(configs_of(method, "reduced")) <= set(configs_of(method, "paper"))
+
+
+@pytest.mark.parametrize("name", ["iris", "balance-scale"])
+def test_holdout_splits_share_out_all_rows_and_keep_the_classes(name):
+    table = load_embedded(name)
+    shares = pd.Series(table.y).value_counts(normalize=True)
+    for split in splits_of(table, "holdout", 3):
+        parts = [getattr(split, part) for part in PARTS]
+        assert sorted(np.concatenate(parts)) == list(range(table.n_rows))
+        assert [len(part) / table.n_rows for part in parts] == pytest.approx(
+            [0.6, 0.2, 0.2], abs=0.01
+        )
+        for part in parts:
+            found = pd.Series(table.y[part]).value_counts(normalize=True)
+            assert (found - shares).abs().max() < 0.02
+
+
+def test_splits_differ_by_seed_and_are_the_same_every_time():
+    table = load_embedded("iris")
+    first, again = splits_of(table, "holdout", 2), splits_of(table, "holdout", 2)
+    assert first[0].test.tolist() == again[0].test.tolist()
+    assert first[0].test.tolist() != first[1].test.tolist()
+
+
+@pytest.mark.parametrize(
+    "counts", [(30, 1), (30, 1, 1), (30, 2), (20, 3, 1, 1, 1), (1,) * 12, (2,) * 10]
+)
+def test_classes_of_few_rows_can_be_split(counts):
+    y = np.repeat([f"class {number}" for number in range(len(counts))], counts)
+    split = splits_of(table_with(y), "holdout", 1)[0]
+    assert sum(len(getattr(split, part)) for part in PARTS) == len(y)
+    assert len(split.valid) > 0
+
+
+def test_task_splits_are_the_tasks_own():
+    table = load_embedded("iris")
+    rows = np.random.default_rng(0).permutation(150)
+    folds = [(rows[50:], rows[:50]), (rows[:100], rows[100:])]
+    table = Table("iris", table.X, table.y, "openml", task_id=59, folds=folds)
+    for split, (train, test) in zip(splits_of(table, "task", 5), folds, strict=True):
+        assert split.test.tolist() == test.tolist()
+        assert sorted([*split.train, *split.valid]) == sorted(train)
+        assert len(split.valid) == 20
+
+
+def test_a_table_without_folds_has_no_task_splits():
+    with pytest.raises(ValueError, match="Got splits='task' for iris"):
+        splits_of(load_embedded("iris"), "task", 5)
+
+
+def test_preprocessing_sees_training_rows_only():
+    table = load_embedded("wine")
+    split = splits_of(table, "holdout", 1)[0]
+    changed = table.X.copy()
+    changed.iloc[np.concatenate([split.valid, split.test])] *= 1000.0
+    other = Table("wine", changed, table.y, "csv")
+    assert (prepare(table, split).X["train"] == prepare(other, split).X["train"]).all()
+    assert np.abs(prepare(table, split).X["train"].mean(axis=0)).max() < 1e-5
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_row_tells_what_the_same_fit_alone_gives(method):
+    table = load_embedded("wine")
+    split = splits_of(table, "holdout", 2)[1]
+    config = configs_of(method, "reduced")[-1]
+    row = run_job(Job(table, split, (config, config), QUICK, "paper"))[1]
+    data = prepare(table, split)
+    model = estimator_of(config, split.seed, QUICK).fit(data.X["train"], data.y["train"])
+    assert row["test_error"] == pytest.approx(
+        100 * (1 - model.score(data.X["test"], data.y["test"])), rel=1e-5
+    )
+    assert row["valid_error"] == pytest.approx(
+        100 * (1 - model.score(data.X["valid"], data.y["valid"])), rel=1e-5
+    )
+    loss = log_loss(data.y["test"], model.predict_proba(data.X["test"]))
+    assert row["test_log_loss"] == pytest.approx(loss, rel=1e-4)
+    assert float(row["test_losses"].split()[-1]) == pytest.approx(loss, rel=1e-2)
+    assert len(row["train_losses"].split()) == len(row["test_losses"].split()) == 3
+    assert row["n_together"] == (1 if method == "manifold-mixup" else 2)
+    assert (row["split"], row["seed"], row["method"]) == (1, 1, method)
+
+
+def test_a_fit_that_fails_says_why_in_its_row():
+    table = table_with(np.repeat(["a", "b"], 20), b=np.full(40, np.inf))
+    split = splits_of(table, "holdout", 1)[0]
+    rows = run_job(Job(table, split, tuple(configs_of("mixup", "paper")), QUICK, "paper"))
+    assert len(rows) == 9
+    assert all("Got infinity in column 'b'" in row["error"] for row in rows)
+
+
+def test_a_class_that_only_test_rows_have_counts_as_an_error():
+    y = np.repeat(["a", "b"], 30).tolist() + ["lonely"]
+    table = table_with(y)
+    splits = [s for s in splits_of(table, "holdout", 20) if 60 in s.test]
+    assert splits
+    row = run_job(Job(table, splits[0], (Config("erm"),), QUICK, "paper"))[0]
+    assert row["test_error"] >= 100 / len(splits[0].test) - 1e-4
+    assert np.isfinite(row["test_log_loss"])
+
+
+def test_the_versions_of_a_peers_library_are_noted():
+    assert "lightgbm 4" in versions_of(["lightgbm"])
+    assert "lightgbm" not in versions_of(["mixupe"])
+
+
+def run_all(path, n_jobs, tables=None, plan=programs.PLAN, **options):
+    items = [Item(t.name, lambda t=t: t) for t in tables or programs.two_tables()]
+    with RowsFile(path) as file:
+        return run(items, plan, file, n_jobs=n_jobs, is_shown=False, **options)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The rows of a run that nothing happened to."""
+    path = tmp_path_factory.mktemp("undisturbed") / "rows.csv"
+    run_all(path, n_jobs=1)
+    return sorted_rows(path)
+
+
+def test_five_kills_lose_and_repeat_nothing(tmp_path, undisturbed):
+    path = tmp_path / "rows.csv"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    program = [sys.executable, programs.__file__, str(path)]
+    rng, n_killed = np.random.default_rng(0), 0
+    while n_killed < 5:
+        n_before = n_lines(path)
+        process = subprocess.Popen(program, env=environment, start_new_session=True)
+        # Let some more rows come, then a random moment.
+        while n_lines(path) < n_before + 15 and process.poll() is None:
+            time.sleep(0.02)
+        time.sleep(rng.uniform(0, 0.4))
+        assert process.poll() is None, "the run was over before it was killed five times"
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        n_killed += 1
+    subprocess.run(program, env=environment, check=True)
+    assert len(path.read_text().splitlines()) - 1 == len(undisturbed), "a fit is there twice"
+    pd.testing.assert_frame_equal(sorted_rows(path), undisturbed)
+
+
+def n_lines(path):
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def test_rows_do_not_depend_on_the_number_of_processes(tmp_path, undisturbed):
+    """Two processes here; the killed runs above had two as well, the undisturbed one has one."""
+    tables = [next(iter(programs.two_tables()))]
+    run_all(tmp_path / "rows.csv", n_jobs=2, tables=tables)
+    alone = undisturbed[undisturbed["dataset"] == "numbers"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(sorted_rows(tmp_path / "rows.csv"), alone)
+
+
+def test_a_finished_run_has_nothing_left_to_do(tmp_path):
+    plan = Plan(("erm", "logistic"), n_seeds=1, training=QUICK)
+    tables = [load_embedded("iris")]
+    run_all(tmp_path / "rows.csv", 1, tables, plan)
+    before = (tmp_path / "rows.csv").read_bytes()
+    run_all(tmp_path / "rows.csv", 1, tables, plan)
+    assert (tmp_path / "rows.csv").read_bytes() == before
+
+
+def test_other_rows_under_the_same_name_are_another_table(tmp_path):
+    plan = Plan(("erm",), n_seeds=1, training=QUICK)
+    table = load_embedded("iris")
+    run_all(tmp_path / "rows.csv", 1, [table], plan)
+    run_all(tmp_path / "rows.csv", 1, [Table("iris", table.X * 2, table.y, "csv")], plan)
+    assert read_rows(tmp_path / "rows.csv")["data"].nunique() == 2
+
+
+def test_failed_fits_are_run_again_only_on_request(tmp_path):
+    bad = table_with(np.repeat(["a", "b"], 20), b=np.full(40, np.inf))
+    plan = Plan(("erm",), n_seeds=1, training=QUICK)
+    path = tmp_path / "rows.csv"
+    for _ in range(2):
+        run_all(path, 1, [bad], plan)
+    assert n_lines(path) == 2
+    run_all(path, 1, [bad], Plan(("erm",), n_seeds=1, training=QUICK, retry_failed=True))
+    assert n_lines(path) == 3
+    assert len(read_rows(path)) == 1
+
+
+def test_a_data_set_that_cannot_be_loaded_is_told_or_stops_the_run(tmp_path):
+    def load():
+        raise OSError("no network")
+
+    plan = Plan(("erm",), n_seeds=1, training=QUICK)
+    iris = Item("iris", lambda: load_embedded("iris"))
+    with RowsFile(tmp_path / "rows.csv") as file:
+        with pytest.raises(OSError, match="no network"):
+            run([iris, Item("far", load)], plan, file, is_shown=False)
+        assert n_lines(file.path) == 1
+        not_run = run([iris, Item("far", load, is_required=False)], plan, file, is_shown=False)
+    assert not_run == {"far": "no network"}
+    assert len(read_rows(tmp_path / "rows.csv")) == 1
+
+
+def test_a_dask_cluster_gives_the_same_rows(tmp_path, undisturbed):
+    from distributed import LocalCluster
+
+    tables = [next(iter(programs.two_tables()))]
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
+    ) as cluster:
+        run_all(tmp_path / "rows.csv", 1, tables, scheduler=cluster.scheduler_address)
+    alone = undisturbed[undisturbed["dataset"] == "numbers"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(sorted_rows(tmp_path / "rows.csv"), alone)
