@@ -1,0 +1,323 @@
+"""Other classifiers on the same raw rows: each quiet, seeded, and with its usual settings."""
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.preprocessing import LabelEncoder
+from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from mixupe_sklearn import make_preprocessor
+from mixupe_sklearn._random import seeded
+from mixupe_sklearn.preprocessing import read_columns, select_columns
+
+
+class TypedFrame(TransformerMixin, BaseEstimator):
+    """A frame of floats and categories, for libraries that take categories as they are.
+
+    A level that was not in the training rows becomes a hole. Columns are named anew, since some
+    libraries refuse names with blanks or brackets; those with a single value are left out.
+
+    Parameters
+    ----------
+    max_levels : int or None, default=None
+        Most levels of a column; the rarest become holes.
+    fills_numbers : bool, default=False
+        Whether holes among numbers become the mean of the training rows.
+    fills_levels : bool, default=False
+        Whether holes among categories become a level of their own.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"size": [1.0, None, 3.0], "city": ["Oslo", "Bonn", "Bonn"]})
+    >>> TypedFrame().fit(frame).transform(frame.replace("Oslo", "Rome"))["x1"].isna().tolist()
+    [True, False, False]
+    """
+
+    def __init__(self, max_levels=None, fills_numbers=False, fills_levels=False):
+        self.max_levels = max_levels
+        self.fills_numbers = fills_numbers
+        self.fills_levels = fills_levels
+
+    def fit(self, X, y=None):
+        """Find out what each column holds."""
+        self.amounts_ = {kind: select_columns(X, kind) for kind in ("numbers", "times")}
+        self.categories_ = select_columns(X, "categories")
+        self.levels_ = [self._levels(column) for column in self._texts(X)]
+        amounts = self._floats(X)
+        self.means_ = np.array([column[~np.isnan(column)].mean() for column in amounts.T])
+        return self
+
+    def transform(self, X):
+        """Make the frame."""
+        check_is_fitted(self)
+        amounts = self._floats(X)
+        if self.fills_numbers:
+            amounts = np.where(np.isnan(amounts), self.means_, amounts)
+        columns: list[Any] = list(amounts.T)
+        for text, levels in zip(self._texts(X), self.levels_, strict=True):
+            columns.append(self._category(text, levels))
+        frame = {f"x{position}": column for position, column in enumerate(columns)}
+        return pd.DataFrame(frame, index=range(len(X)))
+
+    def _levels(self, text: np.ndarray) -> pd.Index:
+        counts = pd.Series(text).value_counts()  # the most frequent first, without holes
+        return counts.index[: self.max_levels].sort_values()
+
+    def _category(self, text: np.ndarray, levels: pd.Index) -> Any:
+        codes, n_levels = levels.get_indexer(text), len(levels)  # a hole is -1
+        if self.fills_levels:
+            codes, n_levels = np.where(codes < 0, n_levels, codes), n_levels + 1
+        # Numbers for levels: every library takes those, whatever text there was.
+        return pd.Categorical.from_codes(codes, categories=range(n_levels))
+
+    def _floats(self, X: Any) -> np.ndarray:
+        parts = [
+            read_columns(_take(X, columns), kind)
+            for kind, columns in self.amounts_.items()
+            if columns
+        ]
+        return np.column_stack(parts) if parts else np.empty((len(X), 0))
+
+    def _texts(self, X: Any) -> list[np.ndarray]:
+        if not self.categories_:
+            return []
+        return list(read_columns(_take(X, self.categories_), "categories").T)
+
+
+def _take(X: pd.DataFrame, columns: list[Any]) -> pd.DataFrame:
+    # Whole numbers are positions, as select_columns gives them for names that are not text.
+    return X.iloc[:, [X.columns.get_loc(c) if isinstance(c, str) else c for c in columns]]
+
+
+def _logistic(features: Any, seed: int, n_jobs: int) -> Any:
+    return LogisticRegression(max_iter=1000, random_state=seed)
+
+
+def _mlp(features: Any, seed: int, n_jobs: int) -> Any:
+    """The paper's network and training, with neither weight decay nor an early end."""
+    return MLPClassifier(
+        (128, 128),
+        alpha=0.0,
+        batch_size=min(100, features.shape[0]),
+        learning_rate_init=0.001,
+        max_iter=25,
+        n_iter_no_change=25,
+        random_state=seed,
+    )
+
+
+def _random_forest(features: Any, seed: int, n_jobs: int) -> Any:
+    return RandomForestClassifier(random_state=seed, n_jobs=n_jobs)
+
+
+def _hist_gradient_boosting(features: Any, seed: int, n_jobs: int) -> Any:
+    return HistGradientBoostingClassifier(categorical_features="from_dtype", random_state=seed)
+
+
+def _realmlp(features: Any, seed: int, n_jobs: int) -> Any:
+    return import_module("pytabkit").RealMLP_TD_Classifier(
+        device="cpu", random_state=seed, n_threads=n_jobs, verbosity=0
+    )
+
+
+def _xgboost(features: Any, seed: int, n_jobs: int) -> Any:
+    return import_module("xgboost").XGBClassifier(
+        enable_categorical=True, random_state=seed, n_jobs=n_jobs, verbosity=0
+    )
+
+
+def _lightgbm(features: Any, seed: int, n_jobs: int) -> Any:
+    # The two settings after verbosity make a run repeatable, as its documentation says.
+    return import_module("lightgbm").LGBMClassifier(
+        random_state=seed, n_jobs=n_jobs, verbosity=-1, deterministic=True, force_col_wise=True
+    )
+
+
+def _catboost(features: Any, seed: int, n_jobs: int) -> Any:
+    return import_module("catboost").CatBoostClassifier(
+        cat_features=[name for name in features if features[name].dtype == "category"],
+        random_seed=seed,
+        thread_count=n_jobs,
+        verbose=False,
+        allow_writing_files=False,
+    )
+
+
+class Recipe(NamedTuple):
+    """How a peer is made."""
+
+    #: Gives what turns raw rows into features.
+    preprocessor: Callable[[], Any]
+    #: Gives the classifier, from features, seed and number of threads.
+    classifier: Callable[[Any, int, int], Any]
+    #: The module that must be there.
+    module: str = "sklearn"
+    #: What to tell pip where it is not.
+    package: str = "scikit-learn"
+
+
+def _few_levels() -> TypedFrame:
+    return TypedFrame(max_levels=255)  # scikit-learn's limit: a level is a bin
+
+
+def _filled_numbers() -> TypedFrame:
+    return TypedFrame(fills_numbers=True)
+
+
+def _filled_levels() -> TypedFrame:
+    return TypedFrame(fills_levels=True)
+
+
+PEERS: dict[str, Recipe] = {
+    "logistic": Recipe(make_preprocessor, _logistic),
+    "mlp-sklearn": Recipe(make_preprocessor, _mlp),
+    "random-forest": Recipe(make_preprocessor, _random_forest),
+    "hist-gradient-boosting": Recipe(_few_levels, _hist_gradient_boosting),
+    "realmlp": Recipe(_filled_numbers, _realmlp, "pytabkit", "pytabkit[models]"),
+    "xgboost": Recipe(TypedFrame, _xgboost, "xgboost", "xgboost"),
+    "lightgbm": Recipe(TypedFrame, _lightgbm, "lightgbm", "lightgbm"),
+    "catboost": Recipe(_filled_levels, _catboost, "catboost", "catboost"),
+}
+
+
+class Peer(ClassifierMixin, BaseEstimator):
+    """A classifier from raw rows to probabilities, by its name in ``PEERS``.
+
+    Parameters
+    ----------
+    name : str
+        Which one.
+    seed : int, default=0
+        Seed of all that is random in it.
+    n_jobs : int, default=1
+        How many threads it may use.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        The classes of the training rows.
+    preprocessor_, classifier_ : estimators
+        The fitted parts.
+    """
+
+    def __init__(self, name, seed=0, n_jobs=1):
+        self.name = name
+        self.seed = seed
+        self.n_jobs = n_jobs
+
+    def fit(self, X, y):
+        """Fit on raw rows and classes, which may be text."""
+        recipe = PEERS[self.name]
+        # Numbers from zero are what XGBoost insists on; the others take them as well.
+        labels = LabelEncoder().fit(y)
+        self.classes_ = labels.classes_
+        with _apart(self.seed, self.n_jobs):
+            self.preprocessor_ = recipe.preprocessor()
+            features = self.preprocessor_.fit_transform(X)
+            self.classifier_ = recipe.classifier(features, self.seed, self.n_jobs)
+            self.classifier_.fit(features, labels.transform(y))
+        return self
+
+    def predict_proba(self, X):
+        """Probabilities, a column per class."""
+        check_is_fitted(self)
+        with _apart(self.seed, self.n_jobs):
+            proba = self.classifier_.predict_proba(self.preprocessor_.transform(X))
+        return np.asarray(proba, dtype=np.float64)
+
+    def predict(self, X):
+        """The class with the largest probability."""
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+@contextmanager
+def _apart(seed: int, n_jobs: int) -> Iterator[None]:
+    """Run a block in silence, with so many threads, and leave global generators as they were."""
+    logger = logging.getLogger("pytorch_lightning.utilities.rank_zero")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with threadpool_limits(n_jobs), seeded(seed), warnings.catch_warnings():
+            # 25 epochs are few on purpose.
+            warnings.filterwarnings("ignore", category=ConvergenceWarning, message="Stochastic")
+            # Lightning's own, of torch's functions.
+            warnings.filterwarnings("ignore", category=FutureWarning, message=".*treespec")
+            yield
+    finally:
+        logger.setLevel(before)
+
+
+def make_peer(name: str, seed: int, n_jobs: int = 1) -> Peer:
+    """Make a classifier that takes a raw frame: text, categories, holes, and classes as text.
+
+    Parameters
+    ----------
+    name : str
+        A name in ``PEERS``.
+    seed : int
+        Seed of all that is random in it.
+    n_jobs : int, default=1
+        How many threads it may use.
+
+    Returns
+    -------
+    peer : Peer
+        Not yet fitted.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"size": [1.0, None, 3.0, 4.0], "is_new": [True, False, None, True]})
+    >>> make_peer("logistic", seed=0).fit(frame, ["a", "a", "b", "b"]).predict_proba(frame).shape
+    (4, 2)
+    """
+    check_peers([name])
+    import_module(PEERS[name].module)  # now, since it takes seconds that are not those of a fit
+    return Peer(name, seed, n_jobs)
+
+
+def check_peers(names: Sequence[str]) -> list[str]:
+    """Names of peers that can run here; all that are installed if none is named.
+
+    Examples
+    --------
+    >>> check_peers(["logistic"])
+    ['logistic']
+    """
+    for name in names:
+        if name not in PEERS:
+            raise ValueError(f"Got peer {name!r}, but expected one of {', '.join(PEERS)}.")
+        if not _is_installed(name):
+            recipe = PEERS[name]
+            raise ImportError(
+                f"Got peer {name!r}, but expected one that is installed; this one comes with pip "
+                f"install {recipe.package}."
+            )
+    return list(names) or installed_peers()
+
+
+def installed_peers() -> list[str]:
+    """Names of the peers whose library is installed.
+
+    Examples
+    --------
+    >>> "random-forest" in installed_peers()
+    True
+    """
+    return [name for name in PEERS if _is_installed(name)]
+
+
+def _is_installed(name: str) -> bool:
+    return find_spec(PEERS[name].module) is not None
