@@ -10,9 +10,9 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+import tabular_programs as programs
 from sklearn.metrics import log_loss
 
-import tabular_programs as programs
 from benchmarks._tabular.fits import estimator_of, prepare, run_job
 from benchmarks._tabular.protocol import (
     METHODS,
@@ -143,7 +143,7 @@ def test_a_fit_that_fails_says_why_in_its_row():
 
 
 def test_a_class_that_only_test_rows_have_counts_as_an_error():
-    y = np.repeat(["a", "b"], 30).tolist() + ["lonely"]
+    y = [*np.repeat(["a", "b"], 30), "lonely"]
     table = table_with(y)
     splits = [s for s in splits_of(table, "holdout", 20) if 60 in s.test]
     assert splits

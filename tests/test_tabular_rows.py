@@ -46,17 +46,21 @@ def test_a_row_that_was_cut_is_run_again_and_the_others_stay(path, n_left):
     whole = path.read_text()
     path.write_text(whole + as_line(row(2))[:n_left])
     assert read_rows(path)["split"].tolist() == [0, 1]
-    with pytest.warns(UserWarning, match=f"{n_left} bytes are cut off"), RowsFile(path) as file:
-        assert len(file.keys()) == 2
-        file.add([row(2)])
+    file = RowsFile(path)
+    with pytest.warns(UserWarning, match=f"{n_left} bytes are cut off"):
+        file.__enter__()
+    assert len(file.keys()) == 2
+    file.add([row(2)])
     assert path.read_text() == whole + as_line(row(2))
 
 
 def test_a_file_cut_in_its_first_line_begins_anew(path):
     path.parent.mkdir()
     path.write_text("source,data")
-    with pytest.warns(UserWarning, match="11 bytes"), RowsFile(path) as file:
-        file.add([row(0)])
+    file = RowsFile(path)
+    with pytest.warns(UserWarning, match="11 bytes"):
+        file.__enter__()
+    file.add([row(0)])
     assert len(read_rows(path)) == 1
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from benchmarks._tabular.metrics import measure
+from benchmarks._tabular.peers import make_peer
 from benchmarks._tabular.protocol import METHODS, Config, Job, Split
 from mixupe_sklearn import MixupEClassifier, make_preprocessor
 from mixupe_sklearn._many import fit_many, why_not_many
@@ -144,8 +145,6 @@ def _fit_alone(model: Any, data: Prepared, watch: Watch) -> Any:
 
 def _run_peer(job: Job, config: Config) -> Row:
     X, y, split = job.table.X, job.table.y, job.split
-    from benchmarks._tabular.peers import make_peer
-
     peer = make_peer(config.method, split.seed)
     start = time.perf_counter()
     peer.fit(X.iloc[split.train], y[split.train])

@@ -91,11 +91,13 @@ class Job:
 
     @property
     def cost(self) -> float:
-        """Work, in units that are comparable between jobs: rows to go through, by their width."""
-        first = self.configs[0]
-        passes = 2 if first.eta is not None else 1
-        n_rows = len(self.split.train) * self.training.get("max_epochs", 25)
-        return len(self.configs) * passes * n_rows * (1 + self.table.X.shape[1] / 100)
+        """Roughly how long it takes, in steps of a narrow network: for the time that is left."""
+        if not self.training:  # a peer
+            return len(self.split.train) / 10
+        n_steps = len(self.split.train) / self.training.get("batch_size", 100) + 2
+        width = 1 + self.table.X.shape[1] / 700
+        passes = 1.35 if self.configs[0].eta is not None else 1
+        return len(self.configs) * self.training["max_epochs"] * n_steps * width * passes
 
 
 def configs_of(method: str, grid: str) -> list[Config]:

@@ -128,7 +128,7 @@ def run(
         owner = os.getpid()
         for cost, rows in parallel(joblib.delayed(_run_in_worker)(job, owner) for job in jobs):
             file.add(row | note for row in rows)
-            bar.set_postfix_str(f", {rows[-1]['dataset']} {rows[-1]['method']}", refresh=False)
+            bar.set_postfix_str(f"{rows[-1]['dataset']} {rows[-1]['method']}", refresh=False)
             bar.update(cost)
     return not_run
 
@@ -152,7 +152,8 @@ def _look_at(
 def _bar(total: float, is_shown: bool) -> Any:
     """A progress bar in shares of the work; what was done before is not part of it."""
     layout = "{percentage:3.0f} % |{bar}| {elapsed} so far, {remaining} left{postfix}"
-    return tqdm(total=total, disable=not is_shown or not total, bar_format=layout)
+    # Without smoothing: jobs take turns in width and length.
+    return tqdm(total=total, disable=not is_shown or not total, bar_format=layout, smoothing=0)
 
 
 def _run_in_worker(job: Job, owner: int) -> tuple[float, list[Row]]:

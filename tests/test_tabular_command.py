@@ -1,0 +1,150 @@
+"""The command line of the tabular benchmark, as a user meets it."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks import tabular
+from benchmarks._tabular.rows import RowsFile, read_rows
+
+ROOT = pathlib.Path(__file__).parents[1]
+QUICK = ["--seeds", "2", "--epochs", "2", "--grid", "reduced", "--jobs", "1", "--quiet"]
+
+
+@pytest.fixture
+def csv_file(tmp_path):
+    """A table with text, holes and odd values, semicolons and a decimal comma."""
+    rng = np.random.default_rng(0)
+    size = rng.normal(10, 2, 90)
+    frame = pd.DataFrame(
+        {
+            "size": [f"{value:.2f}".replace(".", ",") for value in size],
+            "city": rng.choice(["Oslo", "Bonn", "São Paulo"], 90),
+            "note": rng.choice(["a;b", 'quoted "word"', ""], 90),
+            "label": np.where(size > 10, "large", "small"),
+        }
+    )
+    frame.loc[::7, "size"] = ""
+    frame.loc[3::9, "city"] = "NA"
+    path = tmp_path / "my table.csv"
+    frame.to_csv(path, sep=";", index=False)
+    return path
+
+
+def run_command(*arguments):
+    return tabular.main([str(argument) for argument in arguments])
+
+
+def test_a_csv_with_text_and_holes_gives_a_full_report(csv_file, tmp_path, capsys):
+    out = tmp_path / "out"
+    status = run_command("--csv", csv_file, "--target", "label", "--output", out, *QUICK)
+    printed = capsys.readouterr().out
+    assert status == 0
+    rows = read_rows(out / "rows.csv")
+    assert (rows["error"] == "").all()
+    assert rows.groupby("method").size().to_dict() == {"erm": 2, "mixup": 8, "mixupe": 24}
+    assert rows["dataset"].unique().tolist() == ["my table"]
+    assert rows["n_features"].unique().tolist() == [3]
+    assert "my table" in printed
+    assert str(out / "report.html") in printed
+    for name in ("report.html", "report.md", "report.tex"):
+        assert "my table" in (out / name).read_text()
+
+
+def test_methods_peers_and_the_default_grid(tmp_path, capsys):
+    out = tmp_path / "out"
+    arguments = ["--names", "iris", "--grid", "default", "--seeds", "2", "--epochs", "1"]
+    arguments += ["--methods", "mixupe", "manifold-mixup", "--peers", "logistic", "random-forest"]
+    assert run_command(*arguments, "--jobs", "1", "--quiet", "--output", out) == 0
+    rows = read_rows(out / "rows.csv")
+    assert (rows["error"] == "").all()
+    assert set(rows["method"]) == {"mixupe", "manifold-mixup", "logistic", "random-forest"}
+    assert rows["alpha"].isna().all()
+    assert len(rows) == 8
+
+
+def test_the_report_can_be_made_again_from_the_rows(tmp_path, capsys):
+    out = tmp_path / "out"
+    run_command("--names", "iris", "--output", out, *QUICK)
+    first = capsys.readouterr().out
+    (out / "report.html").unlink()
+    assert run_command("--output", out, "--report-only") == 0
+    assert capsys.readouterr().out == first
+    assert (out / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--names", "irish"], "Got name='irish', but expected one of iris, wine"),
+        (["--tasks", "59"], "Got --tasks, but expected it with --source openml only."),
+        (["--publish"], "Got --publish, but expected it with --source openml only."),
+        (["--csv", "x.csv"], "but expected both: --csv FILE --target COLUMN."),
+        (["--target", "label"], "but expected both: --csv FILE --target COLUMN."),
+        (["--csv", "x.csv", "--target", "y", "--names", "iris"], "Got --names"),
+        (["--csv", "x.csv", "--target", "y"], "x.csv"),
+        (["--source", "openml", "--csv", "x", "--target", "y"], "expected one of them"),
+        (["--splits", "task"], "Got --splits task, but expected it with OpenML tasks only."),
+        (["--report-only"], "but found no"),
+        (["--peers", "xgbost"], "xgbost"),
+        (["--scheduler", "tcp://127.0.0.1:9", "--names", "iris"], "tcp://127.0.0.1:9"),
+        (["--source", "openml", "--tasks", "59", "--offline", "--cache-dir", "."], "task_id=59"),
+    ],
+)
+def test_a_mistake_gets_one_sentence(arguments, sentence, tmp_path, capsys):
+    assert run_command(*arguments, "--quiet", "--output", tmp_path / "out") == 2
+    told = capsys.readouterr().err.strip().splitlines()
+    assert len(told) == 1
+    assert told[0].startswith("Error: ")
+    assert sentence in told[0]
+
+
+@pytest.mark.parametrize("arguments", [["--jobs", "0"], ["--seeds", "x"], ["--methods", "mixip"]])
+def test_a_wrong_value_is_told_by_the_parser(arguments, capsys):
+    with pytest.raises(SystemExit) as stop:
+        run_command(*arguments)
+    assert stop.value.code == 2
+    assert arguments[1] in capsys.readouterr().err
+
+
+def test_a_second_run_in_the_same_folder_is_refused(tmp_path, capsys):
+    with RowsFile(tmp_path / "rows.csv"):
+        assert run_command("--names", "iris", "--output", tmp_path, *QUICK) == 2
+    assert "another run is writing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("n_jobs", ["1", "2"])
+def test_ctrl_c_ends_with_a_summary_and_the_run_goes_on_later(tmp_path, n_jobs):
+    """As in a terminal: the signal reaches all processes of the group."""
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "benchmarks.tabular", "--names", "iris", "wine"]
+    command += ["--epochs", "15", "--seeds", "2", "--jobs", n_jobs, "--output", str(out)]
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    rows = out / "rows.csv"
+    while not rows.exists() or rows.read_bytes().count(b"\n") < 20:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    printed, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "iris" in printed
+    assert "Interrupted: nothing that was finished is lost; the same command goes on." in printed
+    assert "Traceback" not in told + printed
+    n_before = len(read_rows(rows))
+    assert 0 < n_before < 220
+    subprocess.run([*command, "--quiet"], cwd=ROOT, check=True, capture_output=True)
+    assert rows.read_bytes().count(b"\n") == 221
