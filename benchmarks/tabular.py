@@ -119,6 +119,7 @@ def _add_running(group: argparse._ArgumentGroup) -> None:
         help="run the chosen configurations on the tasks' folds and send them to the OpenML "
         "server, under the key of OPENML_API_KEY",
     )
+    group.add_argument("--server", metavar="ADDRESS", help="publish: to this server instead")
     group.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
@@ -131,7 +132,7 @@ def _positive(text: str) -> int:
 def check(options: argparse.Namespace) -> None:
     """Refuse options that do not go together, in one sentence."""
     is_openml = options.source == "openml"
-    only_openml = ("tasks", "datasets", "suite", "cache_dir", "offline", "publish")
+    only_openml = ("tasks", "datasets", "suite", "cache_dir", "offline", "publish", "server")
     for name in only_openml:
         if getattr(options, name) and not is_openml:
             flag = "--" + name.replace("_", "-")
@@ -227,11 +228,11 @@ def run_and_report(options: argparse.Namespace, command: str) -> int:
 
 def publish_rows(options: argparse.Namespace, rows: pd.DataFrame) -> int:
     """Send the chosen configurations of all methods to the OpenML server."""
-    from benchmarks._tabular.publish import publish
+    from benchmarks._tabular.publish import plan_of, publish
 
-    chosen = choose(rows)
-    run_ids = publish(chosen, rows, ledger=options.output / "published.csv")
-    return 0 if run_ids else 1
+    chosen, ledger = choose(rows), options.output / "published.csv"
+    run_ids = publish(chosen, rows, server=options.server, ledger=ledger)
+    return 0 if len(run_ids) == len(plan_of(chosen, rows).submissions) else 1
 
 
 def _reasons(not_run: dict[str, str]) -> str:
