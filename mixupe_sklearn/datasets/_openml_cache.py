@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import pandas as pd
 
@@ -91,14 +91,17 @@ class Shelf:
         """The bytes of a file that is here."""
         if name in self.fresh:
             return self.fresh[name]
+        with self._open(name) as file:
+            return file.read()
+
+    def _open(self, name: str) -> BinaryIO:
         path = self.folder / name
         try:
-            return path.read_bytes()
+            return path.open("rb")
         except OSError as error:
             raise OSError(
-                error.errno,
                 f"Got {str(path)!r} in the cache, but it cannot be read ({error.strerror}): make "
-                f"it readable, or name another folder by cache_dir",
+                f"it readable, or name another folder by cache_dir."
             ) from error
 
     @contextmanager
@@ -122,22 +125,29 @@ class Shelf:
         if name in self.fresh:
             path.write_bytes(self.fresh[name])
             return
-        try:
-            path.symlink_to(self.folder / name)
-        except OSError:
-            shutil.copyfile(self.folder / name, path)
+        with self._open(name) as file:
+            try:
+                path.symlink_to(self.folder / name)
+            except OSError:  # Windows asks for a right to do so
+                with path.open("wb") as copy:
+                    shutil.copyfileobj(file, copy)
 
     def keep(self) -> None:
-        """Move what was fetched into the cache: all of it is written before any name appears."""
+        """Move what was fetched into the cache: all of it is written before any name appears.
+
+        The caller holds the cache's lock, so a piece that is found was left by a killed process.
+        """
         parts = {}
         try:
             for name, content in self.fresh.items():
                 path = self.folder / name
                 path.parent.mkdir(parents=True, exist_ok=True)
+                for left in path.parent.glob(f".{path.name}.*.part"):
+                    left.unlink()
                 parts[path] = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
                 _write(parts[path], content)
             for path, part in parts.items():
-                if path.exists():  # another process was first; what is there is never replaced
+                if os.path.lexists(path):  # what is there, even a broken link, is never replaced
                     part.unlink()
                 else:
                     os.replace(part, path)
@@ -157,9 +167,8 @@ def _write(path: Path, content: bytes) -> None:
 
 def _cannot_keep(folder: Path, error: OSError) -> OSError:
     return OSError(
-        error.errno,
         f"Got the folder {str(folder)!r} as cache, but nothing can be kept there "
-        f"({error.strerror}): make room or make it writable, or name another folder by cache_dir",
+        f"({error.strerror}): make room or make it writable, or name another folder by cache_dir."
     )
 
 
@@ -204,10 +213,11 @@ def read_frame(openml: Any, shelf: Shelf, data_id: int, data_name: str) -> pd.Da
                 )
                 return dataset.get_data()[0]
     except OSError as error:
+        if error.errno is None:  # a sentence already
+            raise
         raise OSError(
-            error.errno,
             f"Got {tempfile.gettempdir()!r} as folder for scratch files, but they cannot be "
-            f"written ({error.strerror}): make room, or set TMPDIR to another folder",
+            f"written ({error.strerror}): make room, or set TMPDIR to another folder."
         ) from error
     except Exception as error:  # whatever the client meets in a file that it cannot read
         raise FaultError(f"openml cannot read it ({_innermost(error)})") from error

@@ -49,11 +49,9 @@ def parse_xml(content: bytes, name: str) -> ElementTree.Element:
     'a'
     >>> parse_xml(b"<html></html>", "task")
     Traceback (most recent call last):
-    mixupe_sklearn.datasets._openml_check.FaultError: an HTML page in the place of a <task> file
+    mixupe_sklearn.datasets._openml_check.FaultError: an HTML page in the place of a file
     """
-    begin = content[:200].lstrip(b"\xef\xbb\xbf \r\n\t").lower()
-    if begin.startswith((b"<!doctype html", b"<html")):
-        raise FaultError(f"an HTML page in the place of a <{name}> file")
+    refuse_html(content)
     try:
         root = ElementTree.fromstring(content)
     except ElementTree.ParseError as error:
@@ -62,6 +60,13 @@ def parse_xml(content: bytes, name: str) -> ElementTree.Element:
     if found != name:
         raise FaultError(f"an XML file of <{found}>, but expected <{name}>")
     return root
+
+
+def refuse_html(content: bytes) -> None:
+    """Web servers show pages for people where programs expect data."""
+    begin = content[:200].lstrip(b"\xef\xbb\xbf \r\n\t").lower()
+    if begin.startswith((b"<!doctype html", b"<html")):
+        raise FaultError("an HTML page in the place of a file")
 
 
 def child_text(node: ElementTree.Element, path: str) -> str | None:
@@ -190,6 +195,7 @@ def check_rows(n_rows: int, told_rows: int | None) -> None:
 
 def check_parquet(content: bytes, told_rows: int | None, told_columns: int) -> None:
     """Read a whole parquet file, and compare its shape."""
+    refuse_html(content)
     parquet: Any = importlib.import_module("pyarrow.parquet")
     pyarrow: Any = importlib.import_module("pyarrow")
     try:
@@ -204,6 +210,7 @@ def check_parquet(content: bytes, told_rows: int | None, told_columns: int) -> N
 
 def check_arff(content: bytes, md5: str | None) -> None:
     """An ARFF file must have a data section, and the checksum that is told."""
+    refuse_html(content)
     if b"@data" not in content.lower():
         raise FaultError("no ARFF file: it has no @data line")
     check_md5(content, md5)

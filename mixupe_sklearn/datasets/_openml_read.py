@@ -48,12 +48,13 @@ def dataset_table(
 ) -> Table:
     """The table of a data set, by a target of the user's or its own."""
     description, frame = _data(openml, shelf, server, data_id)
-    if target is None and not description.target:
+    target = description.target if target is None else target
+    if target is None:
         raise ValueError(
             f"Got target=None, but data set {data_id} names no target of its own: name one of its "
             f"columns, such as {frame.columns[-1]!r}."
         )
-    X, y = split_target(frame, target or description.target, data_id)
+    X, y = split_target(frame, target, data_id)
     return Table(description.name, X, y, "openml", None, data_id, None)
 
 
@@ -106,27 +107,32 @@ def _data_name(
     """The file with the rows: from the cache, else fetched, as parquet where that can be had."""
     names = _data_names(data_id)
     here = [name for name in names if shelf.has(name)]
+    if here and here[0].endswith(".pq"):
+        return here[0]
+    failure = None
     if not here and names[0].endswith(".pq") and description.parquet_url:
         read = partial(check_parquet, told_rows=told_rows, told_columns=n_columns)
         try:
             shelf.get(names[0], description.parquet_url, read)
             return names[0]
-        except (RefusedError, OutOfReachError):
-            if not description.url or _is_sparse(description):
-                raise
-    name = here[0] if here else names[-1]
-    if name.endswith(".arff"):
-        if _is_sparse(description):
-            raise ValueError(
-                f"Got data_id={data_id}, which is there as sparse ARFF only, but expected a "
-                f"parquet file or dense ARFF: choose another version of this data set."
-            )
-        shelf.get(name, description.url or "", partial(check_arff, md5=description.md5))
-    return name
+        except (RefusedError, OutOfReachError) as error:  # the rows may be had elsewhere
+            failure = error
+    try:
+        _get_arff(shelf, data_id, description)
+    except (RefusedError, OutOfReachError) as error:
+        raise failure or error from None
+    return names[-1]
 
 
-def _is_sparse(description: DataFile) -> bool:
-    return description.form.lower() == "sparse_arff"
+def _get_arff(shelf: Shelf, data_id: int, description: DataFile) -> None:
+    if not description.url or description.form.lower() == "sparse_arff":
+        # The client's reader of sparse ARFF does not work with pandas 3.
+        raise ValueError(
+            f"Got data_id={data_id}, which cannot be had as parquet or dense ARFF, but expected "
+            f"one of these: choose another version of this data set."
+        )
+    read = partial(check_arff, md5=description.md5)
+    shelf.get(f"datasets/{data_id}/dataset.arff", description.url, read)
 
 
 def _folds(shelf: Shelf, task_id: int, task: TaskFile, n_rows: int) -> list[Fold]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mixupe_sklearn.datasets._openml_check import FaultError, TaskFile, first_line
+from mixupe_sklearn.datasets._openml_check import FaultError, TaskFile, first_line, refuse_html
 from mixupe_sklearn.datasets._table import Fold
 
 COLUMNS = ["type", "rowid", "repeat", "fold"]
@@ -37,6 +37,7 @@ def read_folds(content: bytes, n_rows: int, task: TaskFile) -> list[Fold]:
 
 
 def _read_table(content: bytes) -> pd.DataFrame:
+    refuse_html(content)
     head, *rest = re.split(rb"^\s*@data\b.*$", content, maxsplit=1, flags=re.I | re.M)
     found = re.findall(r"^\s*@attribute\s+(\S+)", head.decode("utf-8", "replace"), re.I | re.M)
     names = [name.strip("'\"").lower() for name in found]
@@ -58,13 +59,11 @@ def _check_keys(keys: list[tuple[int, int]], task: TaskFile) -> None:
     n_repeats = task.n_repeats or 1
     n_folds = task.n_folds or len({fold for _, fold in keys})
     told = list(itertools.product(range(n_repeats), range(n_folds)))
-    if keys != told[: len(keys)]:
-        missing = next(key for key in told if key not in keys) if set(told) - set(keys) else None
-        raise FaultError(
-            f"it lacks fold {missing[1]} of repeat {missing[0]}, but has later ones"
-            if missing
-            else f"it has {len(keys)} folds, but the task names {len(told)}"
-        )
+    if len(keys) > len(told):
+        raise FaultError(f"it has {len(keys)} folds, but the task names {len(told)}")
+    for key, expected in zip(keys, told, strict=False):
+        if key != expected:
+            raise FaultError(f"it lacks fold {expected[1]} of repeat {expected[0]}")
 
 
 def _check_fold(

@@ -30,9 +30,7 @@ def tidy(frame: pd.DataFrame, features: dict[str, str]) -> pd.DataFrame:
     return frame
 
 
-def split_target(
-    frame: pd.DataFrame, target: str | None, data_id: int
-) -> tuple[pd.DataFrame, np.ndarray]:
+def split_target(frame: pd.DataFrame, target: str, data_id: int) -> tuple[pd.DataFrame, np.ndarray]:
     """The columns, and the class of each row as text or whole numbers.
 
     Examples
@@ -41,8 +39,8 @@ def split_target(
     >>> list(X), y.tolist()
     (['size'], ['a', 'b'])
     """
-    if target is None or target not in frame.columns:
-        close = difflib.get_close_matches(str(target), list(frame.columns), n=3, cutoff=0.5)
+    if target not in frame.columns:
+        close = difflib.get_close_matches(target, list(frame.columns), n=3, cutoff=0.5)
         names = close or list(frame.columns)[-3:]
         raise ValueError(
             f"Got target={target!r}, but data set {data_id} has no such column: name one of its "

@@ -284,7 +284,8 @@ def _load(read: Callable[..., Result], options: _Options) -> Result:
         ) from None
     except RefusedError as error:
         raise ValueError(
-            f"Got {options.label}, but the server refuses it ({error}): check the number."
+            f"Got {options.label}, but the server refuses it ({error}): check the number, and for "
+            f"what is not public the API key."
         ) from None
 
 
