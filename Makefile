@@ -18,7 +18,7 @@ format: .venv/dev
 	$(BIN)/ruff format .
 
 benchmark: .venv/dev
-	$(BIN)/python -m benchmarks.digits
+	$(BIN)/python -m benchmarks.tabular
 
 docs: .venv/docs
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html

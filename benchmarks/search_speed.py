@@ -47,7 +47,7 @@ from skorch.dataset import unpack_data
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from benchmarks.digits import commit
+from benchmarks._tabular.running import commit
 from mixupe_sklearn import MixupEClassifier, MixupESearchCV, __version__
 from mixupe_sklearn._search.space import PAPER_ALPHAS, PAPER_ETAS
 from mixupe_sklearn.modules import MLP

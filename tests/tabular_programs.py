@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pandas as pd
 
-from benchmarks._tabular.running import Item, Plan, run
 from benchmarks._tabular.rows import RowsFile
+from benchmarks._tabular.running import Item, Plan, run
 from mixupe_sklearn.datasets import Table
 
 # Enough epochs that a run of two processes lasts some seconds.

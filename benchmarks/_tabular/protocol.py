@@ -90,14 +90,14 @@ class Job:
         return identity(self.table, self.split, config, self.training, self.grid)
 
     @property
-    def cost(self) -> float:
+    def cost(self) -> int:
         """Roughly how long it takes, in steps of a narrow network: for the time that is left."""
+        n_rows, width = len(self.split.train), 1 + self.table.X.shape[1] / 700
         if not self.training:  # a peer
-            return len(self.split.train) / 10
-        n_steps = len(self.split.train) / self.training.get("batch_size", 100) + 2
-        width = 1 + self.table.X.shape[1] / 700
+            return round(n_rows * width)
+        n_steps = n_rows / self.training.get("batch_size", 100) + 2
         passes = 1.35 if self.configs[0].eta is not None else 1
-        return len(self.configs) * self.training["max_epochs"] * n_steps * width * passes
+        return round(len(self.configs) * self.training["max_epochs"] * n_steps * width * passes)
 
 
 def configs_of(method: str, grid: str) -> list[Config]:

@@ -135,9 +135,9 @@ def run(
 
 def _look_at(
     items: Sequence[Item], plan: Plan, done: set[Key]
-) -> tuple[dict[str, float], dict[str, str]]:
+) -> tuple[dict[str, int], dict[str, str]]:
     """Load each data set once: the work that is open on it, or why it cannot be had."""
-    found: dict[str, float] = {}
+    found: dict[str, int] = {}
     not_run: dict[str, str] = {}
     for item in items:
         try:
@@ -149,14 +149,14 @@ def _look_at(
     return found, not_run
 
 
-def _bar(total: float, is_shown: bool) -> Any:
+def _bar(total: int, is_shown: bool) -> Any:
     """A progress bar in shares of the work; what was done before is not part of it."""
     layout = "{percentage:3.0f} % |{bar}| {elapsed} so far, {remaining} left{postfix}"
     # Without smoothing: jobs take turns in width and length.
     return tqdm(total=total, disable=not is_shown or not total, bar_format=layout, smoothing=0)
 
 
-def _run_in_worker(job: Job, owner: int) -> tuple[float, list[Row]]:
+def _run_in_worker(job: Job, owner: int) -> tuple[int, list[Row]]:
     is_process_of_its_own = os.getpid() != owner and current_thread() is main_thread()
     if is_process_of_its_own:
         # Ctrl-C reaches all processes of a terminal; the one that gave the job out ends the run.

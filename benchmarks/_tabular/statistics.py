@@ -1,0 +1,160 @@
+"""Tests over data sets: whether differences between methods are more than chance.
+
+Both tests look at test errors as printed, with two decimals, so that a tie in the table is a tie
+here. They answer with a sentence where there is too little to test.
+"""
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import scikit_posthocs
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+
+from benchmarks._tabular.results import win_tie_loss
+
+LEVEL = 0.05
+# Friedman's chi-squared is a poor guide below five data sets, and with fewer than six no Wilcoxon
+# test can come below 0.05.
+MIN_SETS_RANKS, MIN_SETS_PAIRS = 5, 6
+# Up to so many differences, all signs are gone through: 65536 of them at most.
+MAX_EXACT = 16
+
+
+@dataclass(frozen=True)
+class RankTest:
+    """Average ranks of methods, Friedman's test of them, and Nemenyi's of each pair.
+
+    Parameters
+    ----------
+    ranks : pandas.Series
+        Average rank of each method, the best first; 1 is the lowest error.
+    n_sets : int
+        Data sets that all these methods have.
+    statistic, p_value : float
+        Of Friedman's test.
+    critical_difference : float
+        Average ranks further apart than this differ (Nemenyi, 5 %).
+    pairs : pandas.DataFrame
+        Nemenyi's p value of each pair of methods.
+    left_out : tuple of str
+        Methods that ran on too few of the data sets to be ranked.
+    """
+
+    ranks: pd.Series
+    n_sets: int
+    statistic: float
+    p_value: float
+    critical_difference: float
+    pairs: pd.DataFrame
+    left_out: tuple[str, ...]
+
+
+def compare_ranks(errors: pd.DataFrame) -> RankTest | str:
+    """Rank the methods on each data set, and test whether their average ranks differ.
+
+    Parameters
+    ----------
+    errors : pandas.DataFrame
+        Test errors, data sets by methods; NaN where there is none.
+    """
+    whole, left_out = _complete_part(errors)
+    n_sets, n_methods = whole.shape
+    if n_methods < 3 or n_sets < MIN_SETS_RANKS:
+        return (
+            f"Ranks are left out: they need three methods on the same {MIN_SETS_RANKS} data sets, "
+            f"and there are {errors.shape[1]} on {len(errors)}."
+        )
+    ranks = whole.rank(axis=1)
+    if (ranks.nunique(axis=1) == 1).all():
+        return "Ranks are left out: all methods have the same errors."
+    statistic, p_value = stats.friedmanchisquare(*(whole[name] for name in whole))
+    quantile = stats.studentized_range.ppf(1 - LEVEL, n_methods, np.inf) / np.sqrt(2)
+    return RankTest(
+        ranks=ranks.mean().sort_values(kind="stable"),
+        n_sets=n_sets,
+        statistic=float(statistic),
+        p_value=float(p_value),
+        critical_difference=float(quantile * np.sqrt(n_methods * (n_methods + 1) / (6 * n_sets))),
+        pairs=scikit_posthocs.posthoc_nemenyi_friedman(whole),
+        left_out=left_out,
+    )
+
+
+def _complete_part(errors: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """Methods that share enough data sets: those that ran on the fewest are left out first."""
+    kept = errors
+    while kept.shape[1] > 3 and len(kept.dropna()) < MIN_SETS_RANKS:
+        kept = kept.drop(columns=kept.columns[::-1][kept.notna().sum()[::-1].argmin()])
+    return kept.dropna(), tuple(name for name in errors if name not in kept)
+
+
+def compare_pairs(errors: pd.DataFrame) -> pd.DataFrame | str:
+    """Wilcoxon's signed-rank test over data sets, with Holm's correction for their number.
+
+    Parameters
+    ----------
+    errors : pandas.DataFrame
+        Test errors, data sets by methods; NaN where there is none.
+
+    Returns
+    -------
+    pairs : pandas.DataFrame or str
+        One row per pair: ``method``, ``other``, ``n_sets``, ``wins``, ``ties``, ``losses``, the
+        ``median`` of the differences, ``p_value`` and ``p_holm``; or why there is none.
+    """
+    rows = [_compare(errors, *pair) for pair in _pairs(list(errors))]
+    table = pd.DataFrame([row for row in rows if row["n_sets"] >= MIN_SETS_PAIRS])
+    if table.empty:
+        return (
+            f"Paired tests are left out: they need two methods on the same {MIN_SETS_PAIRS} data "
+            f"sets, as with fewer no difference could come below p = {LEVEL}."
+        )
+    table["p_holm"] = multipletests(table["p_value"], alpha=LEVEL, method="holm")[1]
+    return table
+
+
+def _pairs(methods: list[str]) -> list[tuple[str, str]]:
+    """MixupE (or else the first method) with each other one, and Mixup with ERM."""
+    if len(methods) < 2:
+        return []
+    first = "mixupe" if "mixupe" in methods else methods[0]
+    pairs = [(first, other) for other in methods if other != first]
+    return pairs + [pair for pair in combinations(("mixup", "erm"), 2) if {*pair} < {*methods}]
+
+
+def _compare(errors: pd.DataFrame, method: str, other: str) -> dict:
+    both = errors[[method, other]].dropna()
+    # Whole hundredths: equal differences are equal, whatever their last bits.
+    differences = ((both[method] - both[other]) * 100).round().to_numpy()
+    wins, ties, losses = win_tie_loss(errors, method, other)
+    return {
+        "method": method,
+        "other": other,
+        "n_sets": len(both),
+        "wins": wins,
+        "ties": ties,
+        "losses": losses,
+        "median": float(np.median(differences)) / 100 if len(both) else np.nan,
+        "p_value": signed_rank_p(differences),
+    }
+
+
+def signed_rank_p(differences: np.ndarray) -> float:
+    """P value, two-sided, of Wilcoxon's signed-rank test; differences of zero are dropped.
+
+    Exact, with ties too, as long as there are few differences.
+
+    Examples
+    --------
+    >>> signed_rank_p(np.array([-1.0, -2.0, -3.0, -4.0, -5.0, -6.0]))  # 2 of 64 signs
+    0.03125
+    """
+    differences = differences[differences != 0]
+    if len(differences) < 2:  # one difference has either sign as easily
+        return 1.0
+    is_small = len(differences) <= MAX_EXACT
+    method = stats.PermutationMethod(n_resamples=np.inf) if is_small else "asymptotic"
+    return float(stats.wilcoxon(differences, method=method).pvalue)

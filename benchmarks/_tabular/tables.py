@@ -1,0 +1,307 @@
+"""The tables of the report, made from what was chosen and tested."""
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from benchmarks._tabular import paper
+from benchmarks._tabular.protocol import configs_of
+from benchmarks._tabular.results import as_printed, error_table, label_of, one_line, win_tie_loss
+from benchmarks._tabular.sheets import (
+    Cell,
+    Column,
+    Sheet,
+    number,
+    p_value,
+    plus_minus,
+    seconds,
+    short,
+    signed,
+    span,
+)
+from benchmarks._tabular.statistics import RankTest
+
+CAPTION = "Test error in percent: mean ± deviation over the splits; the lowest in bold."
+# Reasons of failures that are listed; the number of failures counts all.
+MAX_FAILURES = 30
+
+
+def error_sheet(chosen: pd.DataFrame, remarks: Mapping[str, str]) -> Sheet:
+    """Test errors by data set and method, beside the paper's own where it has them.
+
+    ``remarks`` are of data sets that have no errors: a line each, which says why.
+    """
+    methods = list(error_table(chosen))
+    named = {name: is_in_paper(rows) for name, rows in chosen.groupby("set")}
+    beside = [m for m in methods if m in paper.METHODS and any(named.values())]
+    columns = [Column("Data set", is_number=False)]
+    for method in methods:
+        group = [Column(head, label_of(method)) for head in ("ours", "paper", "diff.")]
+        columns += group if method in beside else [Column(label_of(method))]
+    columns += [Column("Splits"), Column("Grid", is_number=False)]
+    rows = [_error_row(chosen[chosen["set"] == n], methods, beside) for n in _sets(chosen)]
+    rows += [
+        [Cell(one_line(name)), Cell(one_line(remark), is_remark=True)]
+        for name, remark in remarks.items()
+    ]
+    return Sheet("errors", _error_caption(beside), columns, rows, _error_notes(chosen))
+
+
+def _sets(chosen: pd.DataFrame) -> list[str]:
+    return list(dict.fromkeys(chosen["set"]))
+
+
+def is_in_paper(rows: pd.DataFrame) -> bool:
+    """Whether a data set is one of the paper's; a user's table may only be called like one."""
+    first = rows.iloc[0]
+    return first["source"] != "csv" and first["dataset"].lower() in paper.FIGURES
+
+
+def _error_caption(beside: Sequence[str]) -> str:
+    return CAPTION + (
+        " Beside ours, the paper's own figures, and the difference ours - paper." if beside else ""
+    )
+
+
+def _error_notes(chosen: pd.DataFrame) -> list[str]:
+    meanings = {
+        "in part": "of the paper's values of alpha and eta, only some are finished yet.",
+        "reduced": "fewer values of alpha and eta than in the paper.",
+        "default": "one configuration, with the estimator's defaults.",
+    }
+    grids = "/".join(grid_of(rows) for _, rows in chosen.groupby("set")).split("/")
+    notes = [f"Grid “{name}”: {text}" for name, text in meanings.items() if name in grids]
+    if error_table(chosen).isna().any(axis=None):
+        notes.append("n/a: no configuration of the method has a fit for every split.")
+    return notes
+
+
+def _error_row(rows: pd.DataFrame, methods: Sequence[str], beside: Sequence[str]) -> list[Cell]:
+    by_method = rows.set_index("method")
+    lowest = rows["test_error"].map(as_printed).min()
+    counts = [int(n) for n in rows["n_splits"]]
+    cells = [Cell(rows["set"].iloc[0])]
+    for method in methods:
+        figure = None
+        if is_in_paper(rows):
+            figure = paper.figure_of(rows["dataset"].iloc[0], method)
+        ours = by_method.loc[method] if method in by_method.index else None
+        cells.append(_our_cell(ours, lowest))
+        if method in beside:
+            cells.append(Cell(plus_minus(*figure) if figure else ""))
+            cells.append(Cell(_difference(ours, figure)))
+    return [*cells, Cell(span(counts)), Cell(grid_of(rows))]
+
+
+def _difference(ours: pd.Series | None, figure: paper.Figure | None) -> str:
+    if ours is None or figure is None:
+        return ""
+    return signed(as_printed(ours["test_error"]) - figure.mean)
+
+
+def _our_cell(ours: pd.Series | None, lowest: float) -> Cell:
+    if ours is None:
+        return Cell("n/a")
+    text = plus_minus(ours["test_error"], ours["test_error_std"])
+    return Cell(text, is_best=as_printed(ours["test_error"]) == lowest)
+
+
+def grid_of(rows: pd.DataFrame) -> str:
+    """The grid that a data set's methods were chosen from, and whether all of it is there."""
+    searched = rows[rows["method"].map(lambda name: len(_paper_configs(name)) > 1)]
+    names = list(dict.fromkeys((searched if len(searched) else rows)["grid"]))
+    is_part = any(
+        row.grid == "paper" and row.n_configurations < len(_paper_configs(row.method))
+        for row in searched.itertuples()
+    )
+    return "in part" if is_part else "/".join(names)
+
+
+def _paper_configs(method: str) -> list:
+    return configs_of(method, "paper")
+
+
+def paper_differences(chosen: pd.DataFrame) -> dict[str, tuple[float, int]]:
+    """Mean distance of our test errors from the paper's, by method, and over how many sets."""
+    found: dict[str, list[float]] = {}
+    for _, rows in chosen.groupby("set", sort=False):
+        for row in rows.itertuples():
+            figure = paper.figure_of(row.dataset, row.method) if is_in_paper(rows) else None
+            if figure:
+                distance = abs(as_printed(row.test_error) - figure.mean)
+                found.setdefault(row.method, []).append(distance)
+    return {
+        method: (sum(found[method]) / len(found[method]), len(found[method]))
+        for method in paper.METHODS
+        if method in found
+    }
+
+
+def distance_sheet(chosen: pd.DataFrame) -> Sheet | None:
+    """How far ours are from the paper's, by method."""
+    distances = paper_differences(chosen)
+    if not distances:
+        return None
+    return Sheet(
+        "distances",
+        "Mean distance of our test errors from the paper's, |ours - paper|, in percentage points.",
+        [Column("Method", is_number=False), Column("Mean |ours - paper|"), Column("Data sets")],
+        [
+            [Cell(label_of(m)), Cell(number(mean)), Cell(str(n))]
+            for m, (mean, n) in distances.items()
+        ],
+    )
+
+
+def wins_sheet(errors: pd.DataFrame) -> Sheet | None:
+    """Wins, ties and losses of each method against each other."""
+    methods = list(errors)
+    if len(methods) < 2:
+        return None
+    rows = []
+    for method in methods:
+        cells = [Cell(label_of(method))]
+        for other in methods:
+            counts = () if other == method else win_tie_loss(errors, method, other)
+            cells.append(Cell("/".join(map(str, counts)) or "·"))
+        rows.append(cells)
+    return Sheet(
+        "wins",
+        "Wins/ties/losses of the method of the row against that of the column, over data sets.",
+        [Column("Method", is_number=False), *(Column(label_of(m)) for m in methods)],
+        rows,
+        ["A win is a lower test error; a tie is the same to two decimals, as printed."],
+    )
+
+
+def ranks_sheet(ranks: RankTest) -> Sheet:
+    """Average ranks, and Nemenyi's p value of each pair."""
+    methods = list(ranks.ranks.index)
+    columns = [Column("Method", is_number=False), Column("Average rank")]
+    columns += [Column(label_of(m), "Nemenyi p against") for m in methods]
+    rows = []
+    for method in methods:
+        pairs = ["·" if m == method else p_value(ranks.pairs.loc[method, m]) for m in methods]
+        rows.append([Cell(label_of(method)), Cell(number(ranks.ranks[method])), *map(Cell, pairs)])
+    caption = f"Average ranks over {ranks.n_sets} data sets (1 is the lowest error; ties share)."
+    return Sheet("ranks", caption, columns, rows)
+
+
+def pairs_sheet(pairs: pd.DataFrame) -> Sheet:
+    """Wilcoxon's test of pairs of methods."""
+    heads = ["Data sets", "Wins/ties/losses", "Median difference", "p", "p (Holm)"]
+    rows = [
+        [
+            Cell(f"{label_of(row.method)} against {label_of(row.other)}"),
+            Cell(str(row.n_sets)),
+            Cell(f"{row.wins}/{row.ties}/{row.losses}"),
+            Cell(signed(row.median)),
+            Cell(p_value(row.p_value)),
+            Cell(p_value(row.p_holm)),
+        ]
+        for row in pairs.itertuples()
+    ]
+    return Sheet(
+        "pairs",
+        "Wilcoxon's signed-rank test, two-sided, of test errors paired by data set; Holm's "
+        f"correction for {len(pairs)} {'test' if len(pairs) == 1 else 'tests'}.",
+        [Column("Pair", is_number=False), *map(Column, heads)],
+        rows,
+    )
+
+
+def chosen_sheet(chosen: pd.DataFrame) -> Sheet | None:
+    """Chosen alpha and eta of each data set."""
+    reads = chosen[chosen["alpha"].notna() | chosen["eta"].notna()]
+    if reads.empty:
+        return None
+    rows = [
+        [
+            Cell(row.set),
+            Cell(label_of(row.method)),
+            Cell(short(row.alpha)),
+            Cell(short(row.eta)),
+            Cell(str(row.n_configurations)),
+            Cell(plus_minus(row.valid_error, row.valid_error_std)),
+            Cell(plus_minus(row.test_error, row.test_error_std)),
+        ]
+        for row in reads.itertuples()
+    ]
+    heads = ["alpha", "eta", "out of", "Validation error", "Test error"]
+    columns = [Column("Data set", is_number=False), Column("Method", is_number=False)]
+    return Sheet(
+        "chosen",
+        "Chosen alpha and eta: those with the lowest mean validation error, in percent.",
+        [*columns, *map(Column, heads)],
+        rows,
+        ["Ties go to the lower validation log loss, then to smaller alpha, then to smaller eta."],
+    )
+
+
+def metrics_sheet(chosen: pd.DataFrame) -> Sheet:
+    """The other metrics of what was chosen."""
+    heads = ["Log loss", "Balanced accuracy", "ECE", "Fit seconds", "Predict seconds"]
+    columns = [Column("Data set", is_number=False), Column("Method", is_number=False)]
+    rows = [
+        [
+            Cell(row.set),
+            Cell(label_of(row.method)),
+            Cell(plus_minus(row.test_log_loss, row.test_log_loss_std, 3)),
+            Cell(plus_minus(row.test_balanced_accuracy, row.test_balanced_accuracy_std, 3)),
+            Cell(plus_minus(row.test_ece, row.test_ece_std, 3)),
+            Cell(seconds(row.fit_seconds)),
+            Cell(seconds(row.predict_seconds)),
+        ]
+        for row in chosen.itertuples()
+    ]
+    notes = ["ECE: expected calibration error. Balanced accuracy and ECE are between 0 and 1."]
+    if (chosen["n_together"] > 1).any():
+        notes.append(
+            "Networks that trained together as one: fit seconds are the share of a single one."
+        )
+    return Sheet(
+        "metrics",
+        "Other metrics on the test rows: mean ± deviation; seconds are means of single fits.",
+        [*columns, *map(Column, heads)],
+        rows,
+        notes,
+    )
+
+
+def data_sheet(fits: pd.DataFrame) -> Sheet:
+    """What the rows hold of each data set."""
+    heads = {"task_id": "OpenML task", "data_id": "OpenML data"}
+    heads = {name: head for name, head in heads.items() if fits[name].notna().any()}
+    heads |= {"n_rows": "Rows", "n_features": "Columns", "n_classes": "Classes"}
+    rows = []
+    for name, group in fits.groupby("set", sort=False):
+        last = group.iloc[-1]
+        about = [str(name), last["source"], *(number(last[column], 0) for column in heads)]
+        counts = [len(group), int(group["has_failed"].sum())]
+        rows.append([Cell(text) for text in [*about, *map(str, counts)]])
+    texts = [Column("Data set", is_number=False), Column("Source", is_number=False)]
+    return Sheet(
+        "data",
+        "Data sets, and how many fits the rows hold of each.",
+        [*texts, *map(Column, [*heads.values(), "Fits", "Failed"])],
+        sorted(rows, key=lambda row: paper.place_of(row[0].text)),
+    )
+
+
+def failures_sheet(fits: pd.DataFrame) -> Sheet | None:
+    """Fits that failed, and why, the most frequent reasons first."""
+    failed = fits[fits["has_failed"]]
+    if failed.empty:
+        return None
+    counts = failed.value_counts(["set", "method", "error"], sort=False).reset_index()
+    counts = counts.sort_values("count", ascending=False, kind="stable").head(MAX_FAILURES)
+    texts = ["Data set", "Method", "Reason"]
+    return Sheet(
+        "failures",
+        f"Fits that failed: {len(failed)} of {len(fits)}.",
+        [*(Column(text, is_number=False) for text in texts), Column("Fits")],
+        [
+            [Cell(row.set), Cell(label_of(row.method)), Cell(row.error), Cell(str(row.count))]
+            for row in counts.itertuples(index=False)
+        ],
+    )

@@ -1,0 +1,201 @@
+"""The report's page in a real browser: nothing goes wrong, nothing leaves, all can be seen."""
+
+import os
+import re
+import shutil
+
+import pytest
+from tabular_rows import make_rows
+
+from benchmarks._tabular.report import make_report
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+if CHROMIUM is None and "CI" not in os.environ:
+    pytest.skip("chromium is not installed", allow_module_level=True)
+
+from playwright.sync_api import sync_playwright  # noqa: E402
+
+SIZES = {"wide": (1400, 1000), "narrow": (400, 800)}
+LONG = "a_data_set_whose_name_is_one_long_word_without_any_blank"
+# The contrast that WCAG 2 asks of text (level AA).
+MIN_CONTRAST = 4.5
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory):
+    names = ["iris", "cmc", "letter", "wine", "abalone", LONG]
+    rows = make_rows(names, ["erm", "mixup", "mixupe", "logistic", "hist-gradient-boosting"])
+    folder = tmp_path_factory.mktemp("page")
+    return make_report(rows, folder, command="x" * 300, not_run={"volkert": "no copy"}).html
+
+
+@pytest.fixture(scope="module")
+def browser():
+    assert CHROMIUM, "Got no chromium, but expected one where CI is set: install it."
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+class Visit:
+    """A page that is open, and what happened on it."""
+
+    def __init__(self, browser, path, size, scheme):
+        width, height = SIZES[size]
+        viewport = {"width": width, "height": height}
+        self.context = browser.new_context(viewport=viewport, color_scheme=scheme)
+        self.page = self.context.new_page()
+        self.messages, self.requests = [], []
+        self.page.on("console", lambda message: self.messages.append(message.text))
+        self.page.on("pageerror", lambda error: self.messages.append(str(error)))
+        self.context.route("**/*", self._decide)
+        self.address = path.as_uri()
+        self.page.goto(self.address)
+
+    def _decide(self, route):
+        if route.request.url == self.address:
+            route.continue_()
+        else:
+            self.requests.append(route.request.url)
+            route.abort()
+
+
+@pytest.fixture(
+    scope="module",
+    params=[(size, scheme) for size in SIZES for scheme in ("light", "dark")],
+    ids="-".join,
+)
+def visit(request, browser, page_file):
+    visit = Visit(browser, page_file, *request.param)
+    yield visit
+    visit.context.close()
+
+
+def test_nothing_goes_wrong_and_no_request_leaves_the_page(visit):
+    visit.page.wait_for_load_state("networkidle")
+    assert visit.messages == []
+    assert visit.requests == []
+
+
+def test_the_watch_notices_a_request_and_a_message(browser, tmp_path):
+    path = tmp_path / "bad.html"
+    path.write_text("<img src='http://127.0.0.1:9/x.png'><script>nothing.here</script>")
+    visit = Visit(browser, path, "wide", "light")
+    try:
+        assert visit.requests == ["http://127.0.0.1:9/x.png"]
+        assert any("nothing is not defined" in message for message in visit.messages)
+    finally:
+        visit.context.close()
+
+
+BOXES = """() => [...document.querySelectorAll("svg[role=img]")].map(svg => {
+    const {x, width, height} = svg.getBoundingClientRect();
+    const isInFigure = svg.parentElement.tagName === "FIGURE";
+    const isShown = svg.checkVisibility({opacityProperty: true, visibilityProperty: true});
+    return {x, width, height, isInFigure, isShown, n: svg.querySelectorAll("path").length};
+})"""
+
+
+def test_every_figure_can_be_seen(visit):
+    boxes = visit.page.evaluate(BOXES)
+    # The ranks; of each set a map, a line by alpha, losses and times; and the times of all.
+    assert len(boxes) == visit.page.locator("figure").count() == 2 + 4 * 6
+    for box in boxes:
+        assert box["isInFigure"]
+        assert box["isShown"]
+        assert box["width"] > 200
+        assert box["height"] > 80
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= visit.page.viewport_size["width"]
+        assert box["n"] > 5
+
+
+LABELS_OUTSIDE = """() => [...document.querySelectorAll("svg[role=img]")].flatMap(svg => {
+    const outer = svg.getBoundingClientRect();
+    return [...svg.querySelectorAll("text")].filter(text => {
+        const inner = text.getBoundingClientRect();
+        return inner.left < outer.left - 2 || inner.right > outer.right + 2;
+    }).map(text => text.textContent);
+})"""
+
+
+def test_no_label_of_a_figure_is_cut_off(visit):
+    assert visit.page.evaluate(LABELS_OUTSIDE) == []
+
+
+def test_the_page_does_not_scroll_sideways_but_its_tables_can(visit):
+    size = "() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    inner, outer = visit.page.evaluate(size)
+    assert inner <= outer
+    box = visit.page.locator(".scroll").first
+    assert box.evaluate("box => box.scrollWidth > box.clientWidth")  # five methods are many
+    box.evaluate("box => { box.scrollLeft = 10000; }")
+    assert box.evaluate("box => box.scrollLeft") > 0
+    name = box.locator("tbody th").first.bounding_box()
+    assert name["x"] >= box.bounding_box()["x"] - 1  # the names stay in view
+
+
+def luminance(colour):
+    channels = [float(part) / 255 for part in re.findall(r"[\d.]+", colour)[:3]]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(colour, other):
+    dark, light = sorted([luminance(colour), luminance(other)])
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_contrast_is_that_of_the_standard():
+    assert contrast("rgb(0, 0, 0)", "rgb(255, 255, 255)") == pytest.approx(21)
+    assert contrast("rgb(119, 119, 119)", "rgb(255, 255, 255)") == pytest.approx(4.48, abs=0.01)
+
+
+COLOURS = """([selector, property]) => [...document.querySelectorAll(selector)].map(element => {
+    let ground = element;
+    while (ground && getComputedStyle(ground).backgroundColor === "rgba(0, 0, 0, 0)")
+        ground = ground.parentElement;
+    const back = ground ? getComputedStyle(ground).backgroundColor : "rgb(255, 255, 255)";
+    return [getComputedStyle(element)[property], back];
+})"""
+
+
+@pytest.mark.parametrize(
+    ("selector", "colour"),
+    [
+        ("p, h1, h2, td, th, caption, figcaption, dt, dd, li, a, .deviation", "color"),
+        ("figure svg text", "fill"),
+    ],
+    ids=["text", "figures"],
+)
+def test_text_stands_out_from_what_is_behind_it(visit, selector, colour):
+    pairs = visit.page.evaluate(COLOURS, [selector, colour])
+    assert len(pairs) > 100
+    assert min(contrast(*pair) for pair in pairs) >= MIN_CONTRAST
+
+
+def test_dark_pages_are_dark(visit, request):
+    scheme = request.node.callspec.params["visit"][1]
+    ground = visit.page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+    assert (luminance(ground) < 0.1) == (scheme == "dark")
+
+
+def test_a_printed_page_is_light_and_whole(browser, page_file):
+    visit = Visit(browser, page_file, "wide", "dark")
+    try:
+        visit.page.emulate_media(media="print")
+        ground = visit.page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+        assert luminance(ground) > 0.9
+        assert visit.page.pdf()[:5] == b"%PDF-"
+    finally:
+        visit.context.close()
+
+
+def test_headings_captions_and_heads_of_tables_are_marked_up(visit):
+    page = visit.page
+    assert page.locator("h1").count() == 1
+    assert page.locator("table").count() == page.locator("table > caption").count() > 5
+    assert page.locator("thead th:not([scope])").count() == 0
+    assert page.locator("tbody tr > th[scope=row]").count() == page.locator("tbody tr").count()
+    assert page.locator("figure > figcaption").count() == page.locator("figure").count()

@@ -1,0 +1,306 @@
+"""The report of the tabular benchmark: what it says, in which formats, and what it escapes."""
+
+import itertools
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+from tabular_rows import make_row, make_rows
+
+from benchmarks._tabular import paper
+from benchmarks._tabular.formats import as_latex, as_terminal
+from benchmarks._tabular.report import make_report
+from benchmarks._tabular.results import choose
+from benchmarks._tabular.sheets import Cell, Column, Sheet
+
+NASTY = "<b>&_|"
+
+
+def frame(*rows):
+    return pd.DataFrame(list(rows))
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    rows = make_rows(
+        ["iris", "cmc", "letter", "wine", "abalone", "digits"],
+        ["erm", "mixup", "mixupe", "logistic"],
+    )
+    folder = tmp_path_factory.mktemp("report") / "made"
+    return make_report(
+        rows, folder, command="python -m benchmarks.tabular", not_run={"volkert": "no copy of it"}
+    )
+
+
+def test_every_format_has_the_errors_the_papers_figures_and_what_was_not_run(report):
+    for text in (report.html.read_text(), report.markdown.read_text(), report.latex.read_text()):
+        assert "no copy of it" in text
+        assert "7.29" in text  # the paper's MixupE on iris
+    for text in (report.terminal, report.markdown.read_text(), report.html.read_text()):
+        assert (
+            "below Mixup on 10 of 15 data sets and below ERM on 14; of the 4 that are here too, on 3 and on 4"
+            in " ".join(text.split())
+        )
+
+
+def test_the_outcome_tells_ties_from_wins(tmp_path):
+    errors = {"a": (3.0, 2.0, 2.0), "b": (1.0, 3.0, 2.0), "c": (2.0, 1.0, 2.0)}
+    rows = [
+        make_row(name, m, test_error=e)
+        for name, row in errors.items()
+        for m, e in zip(paper.METHODS, row, strict=True)
+    ]
+    text = make_report(frame(*rows), tmp_path).markdown.read_text()
+    assert (
+        "at or below Mixup's on 2 of 3 (below on 1), and at or below ERM's on 2 of 3 (below on 1)."
+        in text
+    )
+
+
+def test_no_heading_stands_alone(report):
+    lines = [line for line in report.markdown.read_text().splitlines() if line]
+    assert not any(a.startswith("#") and b.startswith("#") for a, b in itertools.pairwise(lines))
+    assert "`report.html`" in report.markdown.read_text()
+
+
+def test_the_difference_is_ours_minus_the_papers(tmp_path):
+    rows = frame(*(make_row("abalone", method, test_error=36.0) for method in paper.METHODS))
+    text = make_report(rows, tmp_path).markdown.read_text()
+    line = next(line for line in text.splitlines() if line.startswith("| abalone"))
+    assert line.split(" | ")[1:10] == [
+        *("**36.00**", "35.05 ± 0.61", "+0.95", "**36.00**", "35.07 ± 0.69", "+0.93"),
+        *("**36.00**", "34.91 ± 0.70", "+1.09"),
+    ]
+
+
+def test_a_users_table_is_not_compared_with_the_paper_for_its_name(tmp_path):
+    report = make_report(make_rows(["iris"], source="csv"), tmp_path)
+    assert "diff." not in report.terminal
+    assert "7.29" not in report.html.read_text()
+
+
+def test_a_partly_finished_grid_is_marked(tmp_path):
+    assert "in part" in make_report(make_rows(grid="paper"), tmp_path).terminal
+    assert "in part" not in make_report(make_rows(grid="reduced"), tmp_path).terminal
+
+
+def test_equal_rows_give_equal_bytes(tmp_path):
+    first, second = (make_report(make_rows(), tmp_path / name) for name in ("a", "b"))
+    for kind in ("html", "markdown", "latex"):
+        assert getattr(first, kind).read_bytes() == getattr(second, kind).read_bytes()
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [
+        "report.html",
+        "report.md",
+        "report.tex",
+    ]
+
+
+def test_a_report_that_cannot_be_written_leaves_no_draft(tmp_path):
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(OSError, match="report.html"):
+        make_report(make_rows(methods=["erm"]), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def svgs_of(page):
+    return re.findall(r"<svg viewBox.*?</svg>", page, flags=re.DOTALL)
+
+
+def test_figures_are_well_formed_labelled_and_do_not_share_ids(report):
+    page = report.html.read_text()
+    figures = svgs_of(page)
+    assert len(figures) == page.count("<figure>") == 1 + 4 * 6 + 1
+    for figure in figures:
+        root = ElementTree.fromstring(figure)
+        assert root.get("role") == "img"
+        assert len(root.get("aria-label")) > 20
+    ids = re.findall(r'\bid="([^"]*)"', page)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', page)) <= set(ids)
+
+
+def test_colours_follow_the_page(report):
+    for figure in svgs_of(report.html.read_text()):
+        texts = re.findall(r"<text style=\"([^\"]*)\"", figure)
+        assert texts
+        assert all("fill: var(--" in style for style in texts)
+        assert "font-family" not in figure
+
+
+def test_a_cell_of_the_map_tells_its_numbers_and_ticks_are_whole(report):
+    page = report.html.read_text()
+    assert re.search(r"<title>alpha 0.1, eta 0.001: \d+\.\d\d %</title>", page)
+    assert ">0.001</text>" in page
+
+
+def test_the_page_asks_for_nothing_and_is_small(report):
+    page = report.html.read_text()
+    assert not re.search(r"<script|@import|\bsrc=|https?:", page)
+    assert len(page) < 2_000_000 / 15 * 6  # so that the paper's 15 fit into two megabytes
+
+
+def test_text_of_users_is_escaped_everywhere(tmp_path):
+    rows = pd.concat(
+        [
+            make_rows([NASTY], ["erm", "mixup", "mixupe", NASTY]),
+            frame(make_row(NASTY, error=NASTY, split=7)),
+        ]
+    )
+    report = make_report(rows, tmp_path, command=f"run {NASTY}", not_run={f"{NASTY} two": NASTY})
+    page = report.html.read_text()
+    assert "<b>" not in page
+    assert page.count("&lt;b&gt;&amp;_|") > 10
+    for figure in svgs_of(page):
+        ElementTree.fromstring(figure)
+    markdown = report.markdown.read_text().replace(r"\<b\>\&\_\|", "")
+    assert "<b>" not in markdown
+    assert "_|" not in markdown
+    latex = report.latex.read_text()
+    assert r"\textless{}b\textgreater{}\&\_\textbar{}" in latex
+    assert "<b>" not in re.sub("%.*", "", latex)
+    assert NASTY in report.terminal
+
+
+def test_control_characters_reach_no_terminal(tmp_path):
+    rows = make_rows(["red\x1b[31m\nrose"], ["erm"])
+    report = make_report(rows, tmp_path)
+    assert "red [31m rose" in report.terminal
+    for text in (report.terminal, report.html.read_text(), report.latex.read_text()):
+        assert "\x1b" not in text
+
+
+def test_rows_of_a_latex_table_have_all_columns(report):
+    text = report.latex.read_text()
+    assert text.count("{") == text.count("}")
+    bodies = re.findall(
+        r"\\begin\{tabular\}\{([lr]+)\}(.*?)\\end\{tabular\}", text, flags=re.DOTALL
+    )
+    assert len(bodies) > 6
+    for columns, body in bodies:
+        for line in re.findall(r"^ *(.*?) \\\\$", body, flags=re.MULTILINE):
+            spans = [int(n) for n in re.findall(r"\\multicolumn\{(\d+)\}", line)]
+            n_cells = len(re.split(r"(?<!\\)&", line)) + sum(spans) - len(spans)
+            assert n_cells == len(columns), line
+    labels = re.findall(r"\\label\{(.*?)\}", text)
+    assert len(labels) == len(set(labels))
+
+
+def test_a_name_in_brackets_is_no_option_of_latex():
+    sheet = Sheet(
+        "x",
+        "Caption.",
+        [Column("name"), Column("n")],
+        [[Cell("a"), Cell("1")], [Cell("[2pt] *"), Cell("2")]],
+    )
+    assert "{[}2pt] {*} & 2" in as_latex(sheet)
+
+
+def test_the_terminal_table_fits_into_a_hundred_columns(tmp_path):
+    methods = [
+        "erm",
+        "mixup",
+        "mixupe",
+        "hist-gradient-boosting",
+        "mlp-sklearn",
+        "logistic",
+        "catboost",
+    ]
+    rows = make_rows(["a name that goes on and on without an end", "iris"], methods)
+    report = make_report(rows, tmp_path, not_run={"volkert": "because " * 40})
+    assert max(map(len, report.terminal.splitlines())) <= 100
+    assert all(name in report.terminal for name in ("CatBoost", "Hist. gradient boosting", "…"))
+
+
+def test_a_table_is_parted_between_groups():
+    columns = [
+        Column("name", is_number=False),
+        *(Column(head, group) for group in "AB" for head in ("ours", "diff.")),
+    ]
+    sheet = Sheet("x", "Caption.", columns, [[Cell("row"), *map(Cell, "1234")]])
+    first, second = as_terminal(sheet, width=20).split("\n\n")
+    assert first.splitlines()[-1].split() == ["row", "1", "2"]
+    assert second.splitlines()[-1].split() == ["row", "3", "4"]
+    assert r"\multicolumn{2}{c}{A} & \multicolumn{2}{c}{B}" in as_latex(sheet)
+
+
+CASES = {
+    "one data set": (make_rows(), "On iris, "),
+    "one method": (
+        make_rows(["iris", "cmc"], ["mixupe"]),
+        "MixupE has the lowest mean test error most often",
+    ),
+    "one split": (make_rows(n_splits=1), "mean over 1 split)"),
+    "no mixupe": (
+        make_rows(["iris", "cmc"], ["erm", "mixup"]),
+        "has the lowest mean test error most often",
+    ),
+    "only peers": (
+        make_rows(methods=["logistic"], train_losses="", test_losses=""),
+        "Logistic regression has the lowest",
+    ),
+    "all failed": (
+        make_rows(error="boom", valid_error=None, test_error=None),
+        "There is no result yet: the rows hold 20 fits, of which 20 failed.",
+    ),
+    "no rows": (make_rows().iloc[:0], "There is no result yet: the rows hold 0 fits"),
+    "defaults only": (
+        pd.DataFrame([make_row(method=m, grid="default") for m in paper.METHODS]),
+        "On iris, ",
+    ),
+    "no seconds": (make_rows(fit_seconds=None), "On iris, "),
+    "infinite losses": (
+        make_rows(test_log_loss=np.inf, valid_log_loss=np.inf, test_losses="inf inf inf"),
+        "On iris, ",
+    ),
+    "errors of zero": (make_rows(valid_error=0.0, test_error=0.0), "0.00 %"),
+    "one epoch": (make_rows(train_losses="1.5", test_losses="1.4"), "On iris, "),
+    "incomplete": (make_rows(["iris", "cmc"]).iloc[:27], "MixupE"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_odd_runs_have_a_sensible_report(name, tmp_path):
+    rows, sentence = CASES[name]
+    report = make_report(rows, tmp_path)
+    for text in (
+        report.html.read_text(),
+        report.markdown.read_text(),
+        " ".join(report.terminal.split()),
+    ):
+        assert sentence in text
+        assert not re.search(r"\bnan\b|\bNone\b|NaN", text)
+    for figure in svgs_of(report.html.read_text()):
+        ElementTree.fromstring(figure)
+
+
+def test_a_row_without_error_rates_counts_as_failed(tmp_path):
+    rows = frame(make_row(), make_row(split=1, test_error=None))
+    assert choose(rows)["n_splits"].tolist() == [1]
+    assert "the row has no error rate" in make_report(rows, tmp_path).markdown.read_text()
+
+
+def test_failed_fits_are_counted_and_listed(tmp_path):
+    rows = pd.concat(
+        [make_rows(n_splits=1), make_rows(["cmc"], error="no | memory", test_error=None)]
+    )
+    text = make_report(rows, tmp_path).markdown.read_text()
+    assert "Fits that failed: 20 of 30." in text
+    assert r"| cmc | MixupE | no \| memory | 12 |" in text
+    assert "| cmc | no result: the rows hold 20 fits, of which 20 failed |" in text
+
+
+@pytest.mark.parametrize("n_together", [1, 15])
+def test_seconds_are_called_a_share_where_networks_trained_together(n_together, tmp_path):
+    text = make_report(make_rows(n_together=n_together), tmp_path).markdown.read_text()
+    assert ("share of a single one" in text) == (n_together > 1)
+
+
+def test_rows_that_are_not_ours_are_refused(tmp_path):
+    with pytest.raises(
+        ValueError, match="Got rows without seed, test_ece, but expected all columns"
+    ):
+        make_report(make_rows().drop(columns=["seed", "test_ece"]), tmp_path)
+    with pytest.raises(ValueError, match="Got test_error='low', but expected a number or a blank."):
+        make_report(make_rows(test_error="low"), tmp_path)

@@ -1,0 +1,196 @@
+"""What is chosen from the rows of the tabular benchmark, and how methods are compared."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from tabular_rows import make_row
+
+from benchmarks._tabular import paper
+from benchmarks._tabular.results import choose, count_at_or_below, error_table, win_tie_loss
+from benchmarks._tabular.statistics import compare_pairs, compare_ranks, signed_rank_p
+
+
+def frame(*rows):
+    return pd.DataFrame(list(rows))
+
+
+def both_splits(alpha=0.1, eta=None, method="mixup", **changes):
+    return [make_row(method=method, alpha=alpha, eta=eta, split=s, **changes) for s in (0, 1)]
+
+
+def test_validation_chooses_whatever_the_test_errors_say():
+    rows = both_splits(0.1, valid_error=3.0, test_error=50.0)
+    rows += both_splits(1.0, valid_error=4.0, test_error=1.0)
+    chosen = choose(frame(*rows)).iloc[0]
+    assert (chosen["alpha"], chosen["valid_error"], chosen["test_error"]) == (0.1, 3.0, 50.0)
+    assert chosen["n_configurations"] == 2
+
+
+@pytest.mark.parametrize(
+    ("better", "worse"),
+    [
+        ({"alpha": 1.0, "valid_log_loss": 0.1}, {"alpha": 0.1, "valid_log_loss": 0.2}),
+        ({"alpha": 0.1, "eta": 1.0}, {"alpha": 1.0, "eta": 0.1}),
+        ({"alpha": 0.1, "eta": 0.01}, {"alpha": 0.1, "eta": 0.1}),
+    ],
+    ids=["lower log loss", "smaller alpha", "smaller eta"],
+)
+def test_ties_are_settled_in_order(better, worse):
+    for order in ([better, worse], [worse, better]):
+        rows = [row for own in order for row in both_splits(method="mixupe", **own)]
+        chosen = choose(frame(*rows)).iloc[0]
+        assert {name: chosen[name] for name in better} == better
+
+
+def test_the_same_number_of_wrong_answers_is_a_tie_though_rows_are_rounded():
+    # Of 150 rows in three splits, 30 are wrong: 5 + 10 + 15, or three times 10.
+    uneven = [
+        make_row(method="mixup", alpha=1.0, split=s, valid_error=e, valid_log_loss=0.1)
+        for s, e in enumerate([3.33333, 6.66667, 10.0])
+    ]
+    even = [make_row(method="mixup", alpha=0.1, split=s, valid_error=6.66666) for s in range(3)]
+    assert choose(frame(*uneven, *even))["alpha"].tolist() == [1.0]
+    one_less = [row | {"valid_error": 6.66} for row in even]
+    assert choose(frame(*uneven, *one_less))["alpha"].tolist() == [0.1]
+
+
+def test_mean_and_deviation_are_over_the_splits():
+    rows = [make_row(split=s, test_error=e) for s, e in enumerate([1.0, 2.0, 3.0])]
+    chosen = choose(frame(*rows)).iloc[0]
+    assert (chosen["test_error"], chosen["test_error_std"], chosen["n_splits"]) == (2.0, 1.0, 3)
+
+
+def test_a_configuration_without_all_splits_is_not_chosen():
+    rows = [
+        *both_splits(0.1, valid_error=9.0),
+        make_row(method="mixup", alpha=1.0, valid_error=1.0),
+    ]
+    chosen = choose(frame(*rows)).iloc[0]
+    assert (chosen["alpha"], chosen["n_configurations"]) == (0.1, 1)
+
+
+def test_a_method_without_a_split_that_others_have_has_no_result():
+    rows = [make_row(split=0), make_row(split=1), make_row(method="logistic", split=0)]
+    assert choose(frame(*rows))["method"].tolist() == ["erm"]
+
+
+def test_of_equal_keys_the_last_row_counts():
+    failed = make_row(error="out of memory", valid_error=None, test_error=None)
+    good = make_row(test_error=4.0)
+    assert choose(frame(failed, good))["test_error"].tolist() == [4.0]
+    assert choose(frame(good, failed)).empty
+    assert choose(frame(good, make_row(test_error=6.0)))["test_error"].tolist() == [6.0]
+
+
+def test_data_sets_of_one_name_stay_apart():
+    other = {"data": "another", "source": "embedded", "test_error": 2.0}
+    rows = frame(make_row(), make_row(**other), make_row(splits="task"))
+    assert choose(rows)["set"].tolist() == [
+        "iris (holdout) (embedded)",
+        "iris (holdout) (openml)",
+        "iris (task) (openml)",
+    ]
+
+
+def test_the_papers_table_says_what_it_is_said_to_say():
+    lowest = [min(row, key=lambda method: row[method].mean) for row in paper.FIGURES.values()]
+    assert len(lowest) == 15
+    assert lowest.count("mixupe") == 9
+    assert paper.count_below("mixupe", "mixup") == 10
+    assert paper.count_below("mixupe", "erm") == 14
+
+
+def test_wins_ties_and_losses_go_by_what_is_printed():
+    values = {"a": (1.001, 1.004), "b": (2.0, 1.0), "c": (1.0, 2.0), "d": (3.0, None)}
+    rows = [
+        make_row(name, m, test_error=e)
+        for name, pair in values.items()
+        for m, e in zip(("mixup", "mixupe"), pair, strict=True)
+        if e
+    ]
+    errors = error_table(choose(frame(*rows)))
+    assert win_tie_loss(errors, "mixupe", "mixup") == (1, 1, 1)
+    assert count_at_or_below(errors, "mixupe", "mixup") == (2, 3)
+    assert count_at_or_below(errors, "mixupe", "erm") == (0, 0)
+
+
+def test_ranks_and_their_test_are_those_worked_out_by_hand():
+    # On six sets MixupE is first five times and second once, Mixup the other way round.
+    errors = pd.DataFrame(
+        {"erm": [9.0] * 6, "mixup": [2.0] * 5 + [1.0], "mixupe": [1.0] * 5 + [2.0]}
+    )
+    test = compare_ranks(errors)
+    assert test.ranks.to_dict() == pytest.approx({"mixupe": 7 / 6, "mixup": 11 / 6, "erm": 3.0})
+    # 12 / (n k (k + 1)) times the sum of squared rank sums, minus 3 n (k + 1)
+    assert test.statistic == pytest.approx(12 / (6 * 3 * 4) * (7**2 + 11**2 + 18**2) - 3 * 6 * 4)
+    # 2.343 is the value of three methods at 5 % in the usual tables of Nemenyi's test.
+    assert test.critical_difference == pytest.approx(2.343 * np.sqrt(3 * 4 / (6 * 6)), rel=1e-3)
+    is_far = abs(test.ranks["erm"] - test.ranks["mixupe"]) > test.critical_difference
+    assert is_far == (test.pairs.loc["erm", "mixupe"] < 0.05)
+    assert test.pairs.loc["mixup", "mixupe"] > 0.05
+
+
+def test_signed_ranks_with_ties_are_tested_exactly():
+    differences = np.array([-3.0, -3.0, 1.0, -1.0, -5.0, 2.0, -3.0, 0.0])
+    kept = differences[differences != 0]
+    ranks = stats.rankdata(abs(kept))
+    sums = [
+        sum(r for r, s in zip(ranks, signs, strict=True) if s)
+        for signs in itertools.product([0, 1], repeat=len(kept))
+    ]
+    centre = ranks.sum() / 2
+    observed = abs(ranks[kept > 0].sum() - centre)
+    expected = np.mean([abs(total - centre) >= observed for total in sums])
+    assert signed_rank_p(differences) == pytest.approx(expected)
+    assert signed_rank_p(np.zeros(9)) == 1.0
+
+
+def test_p_values_are_corrected_for_their_number():
+    # MixupE is below both on all eight sets; Mixup is below ERM on seven, by the least on the other.
+    steps = np.arange(1.0, 9.0)
+    errors = pd.DataFrame(
+        {"erm": 30 + np.where(steps > 1, steps, -1), "mixup": 30.0, "mixupe": 10.0 - steps}
+    )
+    pairs = compare_pairs(errors)
+    assert list(zip(pairs["method"], pairs["other"], strict=True)) == [
+        ("mixupe", "erm"),
+        ("mixupe", "mixup"),
+        ("mixup", "erm"),
+    ]
+    assert pairs["p_value"].tolist() == [2 / 256, 2 / 256, 4 / 256]
+    assert pairs["p_holm"].tolist() == [6 / 256] * 3
+    assert pairs[["wins", "ties", "losses"]].to_numpy().tolist() == [
+        [8, 0, 0],
+        [8, 0, 0],
+        [7, 0, 1],
+    ]
+    assert pairs["median"].tolist() == [-29.0, -24.5, -4.5]
+
+
+@pytest.mark.parametrize(("n_sets", "n_methods"), [(4, 3), (9, 2), (1, 1)])
+def test_too_little_to_rank_is_said_in_a_sentence(n_sets, n_methods):
+    errors = pd.DataFrame(
+        np.random.default_rng(0).uniform(size=(n_sets, n_methods)),
+        columns=["erm", "mixup", "mixupe"][:n_methods],
+    )
+    assert compare_ranks(errors).startswith("Ranks are left out: they need three methods")
+
+
+def test_a_method_on_few_data_sets_does_not_keep_the_others_from_being_ranked():
+    errors = pd.DataFrame(
+        np.random.default_rng(0).uniform(size=(6, 4)),
+        columns=["erm", "mixup", "mixupe", "logistic"],
+    )
+    errors.loc[2:, "logistic"] = np.nan
+    test = compare_ranks(errors)
+    assert (test.n_sets, test.left_out) == (6, ("logistic",))
+
+
+def test_equal_errors_have_no_ranks():
+    assert (
+        compare_ranks(pd.DataFrame(np.ones((6, 3)), columns=list("abc")))
+        == "Ranks are left out: all methods have the same errors."
+    )
