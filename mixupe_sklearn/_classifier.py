@@ -25,13 +25,13 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
     penalty : {"logit", "directional"}, default="logit"
         The paper's fast penalty from the logits, or its exact form, the derivative of the loss
         along the direction to the training mean.
-    alpha : float, default=0.2
+    alpha : float, default=0.05
         Parameter of the Beta distribution that mixing weights are drawn from, *not* an L2 penalty
         as in ``MLPClassifier`` (that is ``weight_decay`` here). 0 means no mixing; larger values
         mix more.
     beta : float or None, default=None
         Second parameter of the Beta distribution; None means ``alpha``.
-    eta : float, default=0.01
+    eta : float, default=1.0
         Weight of the penalty; 0 is plain Mixup, exactly.
     lam_per : {"batch", "sample"}, default="batch"
         One mixing weight for each batch (the paper) or for each sample.
@@ -146,9 +146,9 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
         *,
         method="mixupe",
         penalty="logit",
-        alpha=0.2,
+        alpha=0.05,
         beta=None,
-        eta=0.01,
+        eta=1.0,
         lam_per="batch",
         mix_at="input",
         single_pass=True,

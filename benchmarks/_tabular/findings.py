@@ -7,6 +7,7 @@ import pandas as pd
 
 from benchmarks._tabular import paper, tables
 from benchmarks._tabular.results import (
+    as_printed,
     choose_from,
     clean,
     count_at_or_below,
@@ -71,15 +72,15 @@ def counts_of_fits(fits: pd.DataFrame) -> str:
 
 
 def _lead_of_one(chosen: pd.DataFrame) -> str:
-    best = chosen.sort_values("test_error", kind="stable").iloc[0]
-    others = "; ".join(
-        f"{label_of(row.method)} {number(row.test_error)} %" for row in chosen.itertuples()
-    )
+    printed = {label_of(row.method): as_printed(row.test_error) for row in chosen.itertuples()}
+    lowest = min(printed.values())
+    best = [label for label, error in printed.items() if error == lowest]
+    have = "has" if len(best) == 1 else "share"
     n_splits = span([int(n) for n in chosen["n_splits"]])
     return (
-        f"On {best['set']}, {label_of(best['method'])} has the lowest test error, "
-        f"{number(best['test_error'])} % (mean over {n_splits} "
-        f"{'split' if n_splits == '1' else 'splits'}). All methods: {others}."
+        f"On {chosen['set'].iloc[0]}, {', '.join(best)} {have} the lowest test error, "
+        f"{number(lowest)} % (mean over {n_splits} {'split' if n_splits == '1' else 'splits'}). "
+        f"All methods: {'; '.join(f'{label} {number(e)} %' for label, e in printed.items())}."
     )
 
 
