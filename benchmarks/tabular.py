@@ -20,7 +20,7 @@ import pandas as pd
 from benchmarks._tabular.peers import check_peers
 from benchmarks._tabular.protocol import GRIDS, METHODS, PAPER_METHODS, TRAINING
 from benchmarks._tabular.report import make_report
-from benchmarks._tabular.results import choose
+from benchmarks._tabular.report.results import choose
 from benchmarks._tabular.rows import RowsFile, read_rows
 from benchmarks._tabular.running import Item, Plan, run
 from mixupe_sklearn.datasets import EMBEDDED, load_embedded, read_csv

@@ -32,7 +32,7 @@ from openml_server import (
     trickle_header,
 )
 
-from benchmarks._tabular.paper import FIGURES
+from benchmarks._tabular.report.paper import FIGURES
 from mixupe_sklearn.datasets import _openml_web
 from mixupe_sklearn.datasets.openml import (
     PAPER_TASKS,

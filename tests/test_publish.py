@@ -15,9 +15,9 @@ from openml_desk import KEY, Desk
 from openml_server import API, HTML, OpenMLServer, cut, error, slow, status, trickle
 
 from benchmarks._tabular.publish import describe, plan_of, publish
-from benchmarks._tabular.publish_runs import Task, make_flow, predict_folds
-from benchmarks._tabular.publish_server import Server
-from benchmarks._tabular.results import choose
+from benchmarks._tabular.publish.runs import Task, make_flow, predict_folds
+from benchmarks._tabular.publish.server import Server
+from benchmarks._tabular.report.results import choose
 from benchmarks._tabular.rows import COLUMNS as ROW_COLUMNS
 from mixupe_sklearn import MixupEClassifier, MixupENet, make_mixupe_pipeline
 from mixupe_sklearn.datasets.openml import load_task

@@ -5,9 +5,9 @@ import pytest
 import xmltodict
 from openml.extensions.sklearn import SklearnExtension
 
-from benchmarks._tabular.publish_ledger import COLUMNS, Ledger
-from benchmarks._tabular.publish_runs import make_flow
-from benchmarks._tabular.publish_server import checked_address, find_key
+from benchmarks._tabular.publish.ledger import COLUMNS, Ledger
+from benchmarks._tabular.publish.runs import make_flow
+from benchmarks._tabular.publish.server import checked_address, find_key
 from mixupe_sklearn import MixupEClassifier, make_mixupe_pipeline
 
 

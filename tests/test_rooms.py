@@ -11,7 +11,7 @@ import pytest
 import sklearn
 
 import mixupe_sklearn
-from benchmarks._tabular.results import choose
+from benchmarks._tabular.report.results import choose
 from benchmarks._tabular.rows import read_rows
 from mixupe_sklearn.modules import MLP
 

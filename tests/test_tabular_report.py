@@ -9,11 +9,10 @@ import pandas as pd
 import pytest
 from tabular_rows import make_row, make_rows
 
-from benchmarks._tabular import paper
-from benchmarks._tabular.formats import as_latex, as_terminal
-from benchmarks._tabular.report import make_report
-from benchmarks._tabular.results import choose
-from benchmarks._tabular.sheets import Cell, Column, Sheet
+from benchmarks._tabular.report import make_report, paper
+from benchmarks._tabular.report.formats import as_latex, as_terminal
+from benchmarks._tabular.report.results import choose
+from benchmarks._tabular.report.sheets import Cell, Column, Sheet
 
 NASTY = "<b>&_|"
 

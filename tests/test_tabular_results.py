@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 from tabular_rows import make_row
 
-from benchmarks._tabular import paper
-from benchmarks._tabular.results import choose, count_at_or_below, error_table, win_tie_loss
-from benchmarks._tabular.statistics import compare_pairs, compare_ranks, signed_rank_p
+from benchmarks._tabular.report import paper
+from benchmarks._tabular.report.results import choose, count_at_or_below, error_table, win_tie_loss
+from benchmarks._tabular.report.statistics import compare_pairs, compare_ranks, signed_rank_p
 
 
 def frame(*rows):

@@ -14,21 +14,21 @@ import pandas as pd
 from markupsafe import Markup
 from matplotlib.colors import to_hex
 
-from benchmarks._tabular import tables
-from benchmarks._tabular.figures import COLOURS
-from benchmarks._tabular.findings import Findings, find, lead
-from benchmarks._tabular.formats import (
+from benchmarks._tabular.report import tables
+from benchmarks._tabular.report.figures import COLOURS
+from benchmarks._tabular.report.findings import Findings, find, lead
+from benchmarks._tabular.report.formats import (
     TERMINAL_WIDTH,
     as_latex,
     as_markdown,
     as_terminal,
     escape_markdown,
 )
-from benchmarks._tabular.results import label_of
-from benchmarks._tabular.sections import Section, error_sheet, make_sections
-from benchmarks._tabular.sheets import Column, Sheet, pick, without
-from benchmarks._tabular.styles import styles_of, variables
-from benchmarks._tabular.svg import key_svg
+from benchmarks._tabular.report.results import label_of
+from benchmarks._tabular.report.sections import Section, error_sheet, make_sections
+from benchmarks._tabular.report.sheets import Column, Sheet, pick, without
+from benchmarks._tabular.report.styles import styles_of, variables
+from benchmarks._tabular.report.svg import key_svg
 
 TITLE = "MixupE on tables: benchmark report"
 
@@ -170,7 +170,7 @@ def _template() -> jinja2.Template:
     )
     environment.filters["groups"] = _groups
     environment.filters["numeric"] = _numeric
-    return environment.get_template("report.html.jinja")
+    return environment.get_template("page.html.jinja")
 
 
 def _groups(columns: Sequence[Column]) -> list[tuple[str, int]]:

@@ -13,7 +13,7 @@ import scikit_posthocs
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from benchmarks._tabular.results import win_tie_loss
+from benchmarks._tabular.report.results import win_tie_loss
 
 LEVEL = 0.05
 # Friedman's chi-squared is a poor guide below five data sets, and with fewer than six no Wilcoxon

@@ -10,7 +10,7 @@ import numpy as np
 import openml
 from openml.extensions.sklearn import SklearnExtension
 
-from benchmarks._tabular.publish_server import Refused, Server, sent_through, understood
+from benchmarks._tabular.publish.server import Refused, Server, sent_through, understood
 from benchmarks._tabular.running import versions_of
 from mixupe_sklearn import MixupEClassifier, make_mixupe_pipeline
 from mixupe_sklearn.datasets import Table

@@ -7,7 +7,7 @@ darker or brighter for contrast. Markers tell methods apart too.
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from benchmarks._tabular.results import LABELS, order_methods
+from benchmarks._tabular.report.results import LABELS, order_methods
 
 
 class Style(NamedTuple):

@@ -6,12 +6,12 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks._tabular import figures, paper, tables
-from benchmarks._tabular.figures import Picture
-from benchmarks._tabular.findings import Findings, counts_of_fits
-from benchmarks._tabular.results import chosen_fits, label_of, one_line, order_methods
-from benchmarks._tabular.sheets import Sheet, p_value
-from benchmarks._tabular.statistics import LEVEL, RankTest
+from benchmarks._tabular.report import figures, paper, tables
+from benchmarks._tabular.report.figures import Picture
+from benchmarks._tabular.report.findings import Findings, counts_of_fits
+from benchmarks._tabular.report.results import chosen_fits, label_of, one_line, order_methods
+from benchmarks._tabular.report.sheets import Sheet, p_value
+from benchmarks._tabular.report.statistics import LEVEL, RankTest
 
 # Methods of which a map is drawn.
 MAPPED = ("mixupe", "mixupe-directional")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks._tabular import paper
+from benchmarks._tabular.report import paper
 
 KEY = ["dataset", "data", "splits", "split", "seed", "method", "alpha", "eta", "params"]
 TEXTS = ["source", "dataset", "data", "splits", "method", "params", "grid"]

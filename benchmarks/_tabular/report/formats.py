@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from benchmarks._tabular.sheets import Cell, Column, Sheet, pick
+from benchmarks._tabular.report.sheets import Cell, Column, Sheet, pick
 
 TERMINAL_WIDTH = 100
 # Names longer than this are cut short on the terminal.

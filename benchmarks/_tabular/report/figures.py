@@ -12,12 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
-from benchmarks._tabular import paper
-from benchmarks._tabular.results import label_of, mean_curve, order_methods
-from benchmarks._tabular.sheets import number, seconds
-from benchmarks._tabular.statistics import LEVEL, RankTest
-from benchmarks._tabular.styles import FAINT, INK, PAPER, Style, styles_of
-from benchmarks._tabular.svg import look, to_svg
+from benchmarks._tabular.report import paper
+from benchmarks._tabular.report.results import label_of, mean_curve, order_methods
+from benchmarks._tabular.report.sheets import number, seconds
+from benchmarks._tabular.report.statistics import LEVEL, RankTest
+from benchmarks._tabular.report.styles import FAINT, INK, PAPER, Style, styles_of
+from benchmarks._tabular.report.svg import look, to_svg
 
 # From the lowest error of a map to its highest; told apart by colour-blind people too.
 COLOURS = matplotlib.colormaps["cividis_r"]

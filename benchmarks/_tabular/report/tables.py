@@ -4,10 +4,16 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from benchmarks._tabular import paper
 from benchmarks._tabular.protocol import configs_of
-from benchmarks._tabular.results import as_printed, error_table, label_of, one_line, win_tie_loss
-from benchmarks._tabular.sheets import (
+from benchmarks._tabular.report import paper
+from benchmarks._tabular.report.results import (
+    as_printed,
+    error_table,
+    label_of,
+    one_line,
+    win_tie_loss,
+)
+from benchmarks._tabular.report.sheets import (
     Cell,
     Column,
     Sheet,
@@ -19,7 +25,7 @@ from benchmarks._tabular.sheets import (
     signed,
     span,
 )
-from benchmarks._tabular.statistics import RankTest
+from benchmarks._tabular.report.statistics import RankTest
 
 CAPTION = "Test error in percent: mean ± deviation over the splits; the lowest in bold."
 # Reasons of failures that are listed; the number of failures counts all.

@@ -16,8 +16,8 @@ from typing import Any
 import pandas as pd
 
 from benchmarks._tabular.protocol import METHODS, Config
-from benchmarks._tabular.publish_ledger import Ledger
-from benchmarks._tabular.publish_runs import (
+from benchmarks._tabular.publish.ledger import Ledger
+from benchmarks._tabular.publish.runs import (
     FLOW_NAME,
     Task,
     fetch_task,
@@ -26,7 +26,7 @@ from benchmarks._tabular.publish_runs import (
     publish_flow,
     publish_run,
 )
-from benchmarks._tabular.publish_server import (
+from benchmarks._tabular.publish.server import (
     Refused,
     Server,
     checked_address,

@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.markers import MarkerStyle
 
-from benchmarks._tabular.styles import FAINT, INK, ROLES, RULE, Style
+from benchmarks._tabular.report.styles import FAINT, INK, ROLES, RULE, Style
 
 # Text stays text, so that the page's font and a screen reader can have it.
 _SETTINGS: Any = {

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from benchmarks._tabular import paper, tables
-from benchmarks._tabular.results import (
+from benchmarks._tabular.report import paper, tables
+from benchmarks._tabular.report.results import (
     as_printed,
     choose_from,
     clean,
@@ -17,8 +17,8 @@ from benchmarks._tabular.results import (
     summarise,
     win_tie_loss,
 )
-from benchmarks._tabular.sheets import number, span
-from benchmarks._tabular.statistics import RankTest, compare_pairs, compare_ranks
+from benchmarks._tabular.report.sheets import number, span
+from benchmarks._tabular.report.statistics import RankTest, compare_pairs, compare_ranks
 
 
 @dataclass(frozen=True)
