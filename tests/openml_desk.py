@@ -2,16 +2,61 @@
 
 with OpenMLServer() as server:
     desk = Desk(server)
+
+And rows of finished fits that may be published there.
 """
 
+import json
 import re
 
 import arff
+import pandas as pd
 import xmltodict
-from openml_server import API, Answer, OpenMLServer, Request, error
+from openml_server import (
+    API,
+    Answer,
+    OpenMLServer,
+    Request,
+    error,
+    make_folds,
+    splits_path,
+    task_of,
+    to_splits,
+)
+
+from benchmarks._tabular.rows import COLUMNS
 
 KEY = "0123456789abcdef0123456789abcdef"
 NAMESPACE = "http://openml.org/openml"
+DATA_OF = {59: 61, 60: 62}
+TRAINING = {"max_epochs": 1, "batch_size": 20}
+
+
+def refold(server: OpenMLServer, number: int, n_repeats: int, n_folds: int) -> None:
+    """Give a task other folds: each one is a network to be trained."""
+    n = n_repeats, n_folds
+    folds = server.folds[number] = make_folds(60, *n)
+    server.pages[f"{API}/task/{number}"] = task_of(server, number, DATA_OF[number], "1", n)
+    server.pages[splits_path(number)] = Answer(to_splits(folds, n_folds), kind="text/plain")
+
+
+def row(data="0" * 12, task_id=59, method="mixupe", alpha=0.5, eta=0.1, **others):
+    """A finished fit."""
+    values = dict.fromkeys(COLUMNS) | {
+        "source": "openml", "dataset": f"table-{task_id}", "task_id": task_id,
+        "data_id": DATA_OF.get(task_id), "data": data, "n_rows": 60,
+        "n_features": 3, "n_classes": 2, "splits": "holdout", "split": 0, "seed": 3,
+        "method": method, "alpha": alpha, "eta": eta, "params": json.dumps(TRAINING),
+        "grid": "paper", "n_together": 1, "train_losses": "1 0.5", "test_losses": "1 0.6",
+        "error": "", "versions": "-", "commit": "-", "run": "2026-01-01T00:00:00",
+    }  # fmt: skip
+    measured = ("valid_", "test_error", "test_log", "test_b", "test_e", "fit_s", "predict_s")
+    metrics = [name for name in COLUMNS if name.startswith(measured)]
+    return values | dict.fromkeys(metrics, 0.25) | others
+
+
+def frame(*rows):
+    return pd.DataFrame(list(rows), columns=list(COLUMNS))
 
 
 def document(name, values) -> Answer:

@@ -203,7 +203,7 @@ def borrowed(openml: Any, root: Path) -> Iterator[None]:
 
 
 def read_frame(openml: Any, shelf: Shelf, data_id: int, data_name: str) -> pd.DataFrame:
-    """The table of a data set, as the client reads it, without its row ids and ignored columns."""
+    """The table of a data set, as the client reads it, with all of its columns."""
     try:
         with tempfile.TemporaryDirectory(prefix="mixupe-openml-") as scratch:
             _lay_out(shelf, data_id, data_name, Path(scratch))
@@ -211,7 +211,8 @@ def read_frame(openml: Any, shelf: Shelf, data_id: int, data_name: str) -> pd.Da
                 dataset = openml.datasets.get_dataset(
                     data_id, download_data=True, download_features_meta_data=True
                 )
-                return dataset.get_data()[0]
+                # The client takes a list of columns to ignore for one name.
+                return dataset.get_data(include_row_id=True, include_ignore_attribute=True)[0]
     except OSError as error:
         if error.errno is None:  # a sentence already
             raise

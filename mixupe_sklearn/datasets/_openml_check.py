@@ -3,11 +3,18 @@
 import hashlib
 import importlib
 import io
+import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 
 CLASSIFICATION = "1"
+# Ways to split that give rows to train on and others to test on.
+PROCEDURES = {"crossvalidation", "leaveoneout", "holdout", "holdout_ordered", "customholdout"}
+PROCEDURES |= {"bootstrapping", "subsampling"}
+# A name in a list: quoted in one way or the other, or up to the next comma.
+NAME = re.compile(r"""\s*(?:'([^']*)'|"([^"]*)"|([^,]+?))\s*(?:,|$)""")
 
 
 class FaultError(Exception):
@@ -38,6 +45,17 @@ class DataFile:
     parquet_url: str | None
     md5: str | None
     target: str | None
+    status: str | None
+    lists_left_out: list[str]
+
+
+@dataclass(frozen=True)
+class FeaturesFile:
+    """What ``features.xml`` says: by column, its type and nominal values; and what is no input."""
+
+    kinds: dict[str, str]
+    values: dict[str, list[str]]
+    left_out: set[str]
 
 
 def parse_xml(content: bytes, name: str) -> ElementTree.Element:
@@ -93,12 +111,15 @@ def _whole(text: str | None) -> int | None:
 
 
 def read_task(content: bytes, task_id: int) -> TaskFile:
-    """Read ``task.xml``; a task without a data set or splits of its own is at fault."""
+    """Read ``task.xml``; a task without a data set or splits of its own is at fault.
+
+    Tasks of other kinds and procedures may lack the rest; the caller refuses them by name.
+    """
     root = parse_xml(content, "task")
     _check_number(root, "task_id", task_id)
     kind = _needed(root, "task_type_id")
     kind_name = child_text(root, "task_type") or kind
-    if kind != CLASSIFICATION:  # other kinds may lack the rest; the caller refuses them by name
+    if kind != CLASSIFICATION:
         return TaskFile(kind, kind_name, 0, "", "", "", None, None)
     inputs = {node.get("name"): node for node in root.findall("{*}input")}
     if missing := {"source_data", "estimation_procedure"} - set(inputs):
@@ -108,6 +129,11 @@ def read_task(content: bytes, task_id: int) -> TaskFile:
         node.get("name"): _whole((node.text or "").strip())
         for node in procedure.findall("{*}estimation_procedure/{*}parameter")
     }
+    way = (child_text(procedure, "estimation_procedure/type") or "").lower()
+    if (parameters.get("number_samples") or 1) > 1:
+        way = f"{way} with samples"
+    if way and way not in PROCEDURES:
+        return TaskFile(kind, kind_name, 0, "", "", way, None, None)
     data_id = _needed(data, "data_set/data_set_id")
     if not data_id.isdigit():
         raise FaultError(f"its data set has the number {data_id!r}")
@@ -117,7 +143,7 @@ def read_task(content: bytes, task_id: int) -> TaskFile:
         data_id=int(data_id),
         target=_needed(data, "data_set/target_feature"),
         splits_url=_needed(procedure, "estimation_procedure/data_splits_url"),
-        procedure=child_text(procedure, "estimation_procedure/type") or "",
+        procedure=way,
         n_repeats=parameters.get("number_repeats"),
         n_folds=parameters.get("number_folds"),
     )
@@ -134,7 +160,26 @@ def read_description(content: bytes, data_id: int) -> DataFile:
         parquet_url=child_text(root, "parquet_url"),
         md5=child_text(root, "md5_checksum"),
         target=child_text(root, "default_target_attribute"),
+        status=child_text(root, "status"),
+        lists_left_out=[
+            (node.text or "").strip()
+            for name in ("ignore_attribute", "row_id_attribute")
+            for node in root.findall(f"{{*}}{name}")
+        ],
     )
+
+
+def names_in(text: str, columns: Collection[str]) -> list[str]:
+    """The columns that a text names: one of them, or several with commas, quoted or not.
+
+    Examples
+    --------
+    >>> names_in("size, 'a, b'", ["size", "a, b"]), names_in("a, b", ["size", "a, b"])
+    (['size', 'a, b'], ['a, b'])
+    """
+    if text in columns:
+        return [text]
+    return ["".join(found) for found in NAME.findall(text)]
 
 
 def without_parquet(content: bytes) -> bytes:
@@ -146,14 +191,25 @@ def without_parquet(content: bytes) -> bytes:
     return ElementTree.tostring(root)
 
 
-def read_features(content: bytes) -> dict[str, str]:
-    """Read ``features.xml``: the type of each column, by its name."""
-    root = parse_xml(content, "data_features")
-    nodes = root.findall("{*}feature")
-    features = {_needed(node, "name"): _needed(node, "data_type") for node in nodes}
-    if not features or len(features) != len(nodes):
-        raise FaultError(f"it names {len(features)} different columns of {len(nodes)}")
-    return features
+def read_features(content: bytes) -> FeaturesFile:
+    """Read ``features.xml``."""
+    found = parse_xml(content, "data_features").findall("{*}feature")
+    nodes = {_needed(node, "name"): node for node in found}
+    if not nodes or len(nodes) != len(found):
+        raise FaultError(f"it names {len(nodes)} different columns of {len(found)}")
+    flags = ("is_ignore", "is_row_identifier")
+    return FeaturesFile(
+        kinds={name: _needed(node, "data_type") for name, node in nodes.items()},
+        values={
+            name: [(value.text or "").strip() for value in node.findall("{*}nominal_value")]
+            for name, node in nodes.items()
+        },
+        left_out={
+            name
+            for name, node in nodes.items()
+            if any((child_text(node, flag) or "").lower() == "true" for flag in flags)
+        },
+    )
 
 
 def read_n_rows(content: bytes) -> int | None:

@@ -5,16 +5,21 @@ import warnings
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from mixupe_sklearn._checks import warn_user
 from mixupe_sklearn.datasets._openml_cache import Shelf, read_frame
 from mixupe_sklearn.datasets._openml_check import (
     CLASSIFICATION,
+    PROCEDURES,
     DataFile,
+    FeaturesFile,
     TaskFile,
     check_arff,
     check_parquet,
     check_rows,
+    names_in,
     read_description,
     read_features,
     read_n_rows,
@@ -37,9 +42,15 @@ def task_table(openml: Any, shelf: Shelf, server: str, task_id: int) -> Table:
             f"Got task_id={task_id}, which is a task of {task.kind_name!r}, but expected one of "
             f"'Supervised Classification'."
         )
-    description, frame = _data(openml, shelf, server, task.data_id)
-    X, y = split_target(frame, task.target, task.data_id)
+    if task.procedure and task.procedure not in PROCEDURES:
+        raise ValueError(
+            f"Got task_id={task_id}, whose rows are split by {task.procedure!r}, but expected "
+            f"training rows and others to test on: choose a task with a cross-validation or a "
+            f"holdout, or its data set by load_dataset."
+        )
+    description, X, y = _data(openml, shelf, server, task.data_id, task.target)
     folds = _folds(shelf, task_id, task, len(y))
+    _warn_if_withdrawn(description, task.data_id)
     return Table(description.name, X, y, "openml", task_id, task.data_id, folds)
 
 
@@ -47,14 +58,8 @@ def dataset_table(
     openml: Any, shelf: Shelf, server: str, data_id: int, target: str | None
 ) -> Table:
     """The table of a data set, by a target of the user's or its own."""
-    description, frame = _data(openml, shelf, server, data_id)
-    target = description.target if target is None else target
-    if target is None:
-        raise ValueError(
-            f"Got target=None, but data set {data_id} names no target of its own: name one of its "
-            f"columns, such as {frame.columns[-1]!r}."
-        )
-    X, y = split_target(frame, target, data_id)
+    description, X, y = _data(openml, shelf, server, data_id, target)
+    _warn_if_withdrawn(description, data_id)
     return Table(description.name, X, y, "openml", None, data_id, None)
 
 
@@ -64,7 +69,18 @@ def suite_tasks(openml: Any, shelf: Shelf, server: str, suite_id: int) -> list[i
     return shelf.get(f"studies/{suite_id}/study.xml", f"{server}/study/{suite_id}", read)
 
 
-def _data(openml: Any, shelf: Shelf, server: str, data_id: int) -> tuple[DataFile, pd.DataFrame]:
+def _warn_if_withdrawn(description: DataFile, data_id: int) -> None:
+    if (description.status or "").lower() == "deactivated":
+        warn_user(
+            f"Got data set {data_id} ({description.name}), which OpenML has deactivated, often "
+            f"because something is wrong with it: its page there says why."
+        )
+
+
+def _data(
+    openml: Any, shelf: Shelf, server: str, data_id: int, target: str | None
+) -> tuple[DataFile, pd.DataFrame, np.ndarray]:
+    """A data set's description, its columns, and its classes by a target of one's own or its."""
     folder = f"datasets/{data_id}"
     description = shelf.get(
         f"{folder}/description.xml",
@@ -76,11 +92,22 @@ def _data(openml: Any, shelf: Shelf, server: str, data_id: int) -> tuple[DataFil
     )
     names = _data_names(data_id)
     told_rows = _told_rows(shelf, server, data_id, not any(map(shelf.has, names)))
-    name = _data_name(shelf, data_id, description, told_rows, len(features))
+    name = _data_name(shelf, data_id, description, told_rows, len(features.kinds))
     with shelf.guard(name):
         frame = read_frame(openml, shelf, data_id, name)
         check_rows(len(frame), told_rows)
-    return description, tidy(frame, features)
+    target = description.target if target is None else target
+    left_out = _left_out(description, features) - {target}  # a target that is named is wanted
+    frame = tidy(
+        frame.drop(columns=list(left_out), errors="ignore"), features.kinds, features.values
+    )
+    return description, *split_target(frame, target, data_id)
+
+
+def _left_out(description: DataFile, features: FeaturesFile) -> set[str]:
+    """Row ids and columns to ignore: the two files tell them, not always both."""
+    named = [names_in(text, features.kinds) for text in description.lists_left_out]
+    return features.left_out.union(*named)
 
 
 def _data_names(data_id: int) -> list[str]:

@@ -53,7 +53,7 @@ class Table:
         """How many rows there are."""
         return len(self.y)
 
-    @property
+    @cached_property
     def n_classes(self) -> int:
         """How many different classes there are."""
         return len(np.unique(self.y))

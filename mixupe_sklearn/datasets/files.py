@@ -8,16 +8,17 @@ import io
 import itertools
 import lzma
 import os
-import pathlib
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype  # truth values are numbers to it
 
 from mixupe_sklearn._checks import warn_user
 from mixupe_sklearn.datasets._table import Table
@@ -29,18 +30,16 @@ HOLES = ("", "na", "n/a", "nan", "null", "?", "none")
 MOST_FRACTIONS, MOST_WHOLE = 20, 100
 # How many records show what the delimiter is, and whether the first one holds names.
 N_LOOKED_AT = 100
+# What spreadsheets on Windows may write above the names.
+SEPARATOR = re.compile(r"""\s*"?sep=([^\r\n"])"?[ \t]*(?=[\r\n])""", re.I)
 DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d*)?([eE][+-]?\d+)?")
+# Only a point that separates thousands has another separator after three digits.
+THOUSANDS = re.compile(r"\.\d{3}[.,]")
 # Control characters that no text has.
 CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _OPENERS: dict[str, Callable] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-_DAMAGED = (
-    EOFError,
-    zlib.error,
-    lzma.LZMAError,
-    gzip.BadGzipFile,
-    zipfile.BadZipFile,
-    RuntimeError,
-)
+_DAMAGED: tuple[type[Exception], ...] = (EOFError, RuntimeError, zlib.error, lzma.LZMAError)
+_DAMAGED += (gzip.BadGzipFile, zipfile.BadZipFile)
 
 
 def read_csv(path: str | os.PathLike, target: str, *, name: str | None = None) -> Table:
@@ -51,8 +50,9 @@ def read_csv(path: str | os.PathLike, target: str, *, name: str | None = None) -
     path : str or path
         A file with a line of column names, and fields separated by commas, semicolons, tabs or
         bars; also compressed (``.gz``, ``.xz``, ``.bz2``, or ``.zip`` with one file in it). Text
-        is UTF-8 or, with a byte order mark, UTF-16; else Windows-1252, with a warning. Numbers
-        may have a decimal comma where no comma separates fields.
+        is UTF-8 or, with a byte order mark, UTF-16; else Windows-1252, with a warning. A line
+        ``sep=;`` above the names tells the delimiter. Numbers may have a decimal comma where no
+        comma separates fields; a column with decimal commas and points is text, with a warning.
     target : str
         The column with the classes.
     name : str or None, default=None
@@ -63,7 +63,7 @@ def read_csv(path: str | os.PathLike, target: str, *, name: str | None = None) -
     table : Table
         Holes (empty fields, ``NA``, ``N/A``, ``NaN``, ``null``, ``none``, ``?``) are NaN. Left
         out, with a warning, are columns without any value and rows without a class. Classes are
-        text or whole numbers.
+        whole numbers or text, also where numbers have leading zeros (``01``).
 
     Examples
     --------
@@ -76,21 +76,23 @@ def read_csv(path: str | os.PathLike, target: str, *, name: str | None = None) -
     >>> table.name, table.X["size"].tolist(), table.y.tolist()
     ('shoes', [41.5, nan, 39.0, 38.5], ['no', 'no', 'yes', 'yes'])
     """
-    path, target = pathlib.Path(path), str(target).strip()
+    path, target = Path(path), str(target).strip()
     text = _decoded(_content(path), path)
-    delimiter = _delimiter(text, target, path)
+    told = SEPARATOR.match(text)
+    text = text[told.end() :] if told else text  # keeps the line's end, so that lines count on
+    delimiter = _delimiter(text, told[1] if told else DELIMITERS, target, path)
     names = _names(text, delimiter, target, path)
-    _check_lengths(text, delimiter, len(names), path)
+    written = _written(text, delimiter, names, target, path)
     frame = _read(text, delimiter, names, path)
-    X, y = _split_off(frame, target, path)
+    X, y = _split_off(frame, target, written, path)
     return Table(_short_name(path) if name is None else name, X, y, "csv")
 
 
-def _content(path: pathlib.Path) -> bytes:
+def _content(path: Path) -> bytes:
     if not path.exists():
         raise FileNotFoundError(
             f"Got path={str(path)!r}, but expected a file that is there; the current folder is "
-            f"{str(pathlib.Path.cwd())!r}."
+            f"{str(Path.cwd())!r}."
         )
     if path.is_dir():
         raise IsADirectoryError(f"Got path={str(path)!r}, a folder, but expected a file in it.")
@@ -106,18 +108,15 @@ def _content(path: pathlib.Path) -> bytes:
         ) from error
 
 
-def _unpacked(path: pathlib.Path) -> bytes:
+def _unpacked(path: Path) -> bytes:
     kind = path.suffix.lower()
     if kind != ".zip":
         with _OPENERS.get(kind, open)(path, "rb") as file:
             return file.read()
     with zipfile.ZipFile(path) as archive:
         # Archives from macOS hold a hidden twin of each file.
-        members = [
-            member
-            for member in archive.namelist()
-            if not member.endswith("/") and not member.startswith("__MACOSX/")
-        ]
+        is_file = re.compile("(?!__MACOSX/).*[^/]").fullmatch
+        members = list(filter(is_file, archive.namelist()))
         if len(members) != 1:
             raise ValueError(
                 f"Got path={str(path)!r} with {len(members)} files in it, but expected one; unpack "
@@ -126,7 +125,7 @@ def _unpacked(path: pathlib.Path) -> bytes:
         return archive.read(members[0])
 
 
-def _decoded(content: bytes, path: pathlib.Path) -> str:
+def _decoded(content: bytes, path: Path) -> str:
     is_utf16 = content.startswith((b"\xff\xfe", b"\xfe\xff"))
     try:
         text, is_guess = content.decode("utf-16" if is_utf16 else "utf-8-sig"), False
@@ -137,7 +136,8 @@ def _decoded(content: bytes, path: pathlib.Path) -> str:
         raise ValueError(
             f"Got path={str(path)!r}, which is empty, but expected a line of column names and rows."
         )
-    if not _is_text(text):
+    start = text[:100_000]
+    if "\0" in text or len(CONTROL.findall(start)) > len(start) / 100:
         raise ValueError(
             f"Got path={str(path)!r}, which is not text, but expected a CSV file; a spreadsheet "
             f"program can save one."
@@ -150,12 +150,7 @@ def _decoded(content: bytes, path: pathlib.Path) -> str:
     return text
 
 
-def _is_text(text: str) -> bool:
-    start = text[:100_000]
-    return "\0" not in text and len(CONTROL.findall(start)) <= len(start) / 100
-
-
-def _records(text: str, delimiter: str, path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
+def _records(text: str, delimiter: str, path: Path) -> Iterator[tuple[int, list[str]]]:
     """Records that are not blank, each with the number of its first line."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
     line = 1
@@ -171,7 +166,7 @@ def _records(text: str, delimiter: str, path: pathlib.Path) -> Iterator[tuple[in
         ) from error
 
 
-def _first_rows(text: str, delimiter: str, path: pathlib.Path) -> list[list[str]]:
+def _first_rows(text: str, delimiter: str, path: Path) -> list[list[str]]:
     rows = []
     with suppress(ValueError):  # a field without end is told of later, if the delimiter is right
         for _, cells in itertools.islice(_records(text, delimiter, path), N_LOOKED_AT):
@@ -179,7 +174,7 @@ def _first_rows(text: str, delimiter: str, path: pathlib.Path) -> list[list[str]
     return rows
 
 
-def _delimiter(text: str, target: str, path: pathlib.Path) -> str:
+def _delimiter(text: str, delimiters: Sequence[str], target: str, path: Path) -> str:
     """The delimiter that gives the target's column, then the most even, longest rows."""
 
     # csv.Sniffer takes the comma of decimal numbers for one, and knows nothing of the target.
@@ -192,17 +187,18 @@ def _delimiter(text: str, target: str, path: pathlib.Path) -> str:
         n_numbers = sum(_is_number(cell) for row in rows for cell in row)
         return target in rows[0], n_even / len(rows), width, n_numbers
 
-    found = {delimiter: fitness(delimiter) for delimiter in DELIMITERS}
-    best = max(DELIMITERS, key=lambda delimiter: found[delimiter])
+    found = {delimiter: fitness(delimiter) for delimiter in delimiters}
+    best = max(delimiters, key=lambda delimiter: found[delimiter])
     if found[best][2] < 2:
+        hint = "; delete comments above the names" if text.lstrip().startswith("#") else ""
         raise ValueError(
             f"Got path={str(path)!r} with one column in its first line, but expected two at least, "
-            f"separated by commas, semicolons, tabs or bars."
+            f"separated by commas, semicolons, tabs or bars{hint}."
         )
     return best
 
 
-def _names(text: str, delimiter: str, target: str, path: pathlib.Path) -> list[str]:
+def _names(text: str, delimiter: str, target: str, path: Path) -> list[str]:
     rows = _first_rows(text, delimiter, path)
     names = [cell or f"Unnamed: {position}" for position, cell in enumerate(rows[0])]
     if target not in names:
@@ -218,16 +214,34 @@ def _names(text: str, delimiter: str, target: str, path: pathlib.Path) -> list[s
             f"Got column {twice[0]!r} more than once in {str(path)!r}, but expected different "
             f"names; rename one."
         )
+    is_named = _are_counted(names) and not _comes_again(rows, names.index(target))
+    if _looks_like_data(rows) and not is_named:
+        warn_user(
+            f"Got a first line of {str(path)!r} that looks like data ({_listed(names)}), but it is "
+            f"taken for the column names; add a line of names above if it is a row."
+        )
     return names
 
 
-def _unknown_target(target: str, rows: list[list[str]], path: pathlib.Path) -> str:
+def _looks_like_data(rows: list[list[str]]) -> bool:
+    """Whether half of the first line are numbers, or values that come again below."""
+    like_data = [_is_number(field) or _comes_again(rows, i) for i, field in enumerate(rows[0])]
+    return 2 * sum(like_data) >= len(rows[0])
+
+
+def _comes_again(rows: list[list[str]], column: int) -> bool:
+    return any(row[column : column + 1] == [rows[0][column]] for row in rows[1:])
+
+
+def _are_counted(names: list[str]) -> bool:
+    """Whether numbers among the names count the columns, as programs write them."""
+    numbers = [name for name in names if _is_number(name)]
+    return any(numbers == [str(start + n) for n in range(len(numbers))] for start in (0, 1))
+
+
+def _unknown_target(target: str, rows: list[list[str]], path: Path) -> str:
     names = rows[0]
-    below = [{row[column] for row in rows[1:] if column < len(row)} for column in range(len(names))]
-    n_like_data = sum(
-        _is_number(name) or name in values for name, values in zip(names, below, strict=True)
-    )
-    if 2 * n_like_data >= len(names):
+    if _looks_like_data(rows):
         return (
             f"Got target={target!r}, but the first line of {str(path)!r} looks like data "
             f"({_listed(names)}); expected a line of column names: add one."
@@ -235,6 +249,8 @@ def _unknown_target(target: str, rows: list[list[str]], path: pathlib.Path) -> s
     lowered = {name.lower(): name for name in names}
     close = [lowered[name] for name in difflib.get_close_matches(target.lower(), lowered)]
     hint = f"did you mean {_listed(close)}?" if close else f"it has {_listed(names)}."
+    if names[0].startswith("#") and not close:
+        hint = f"delete comments above the names, such as {names[0]!r}."
     return f"Got target={target!r}, but expected a column of {str(path)!r}; {hint}"
 
 
@@ -251,17 +267,21 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _check_lengths(text: str, delimiter: str, width: int, path: pathlib.Path) -> None:
+def _written(text: str, delimiter: str, names: list[str], target: str, path: Path) -> np.ndarray:
+    """What stands in the target's column, once all rows have proven to be whole."""
     # pandas fills short rows with holes, and takes the first field of long ones for their name.
+    column, width, written = names.index(target), len(names), []
     for line, cells in _records(text, delimiter, path):
         if len(cells) != width:
             raise ValueError(
                 f"Got {len(cells)} fields in line {line} of {str(path)!r}, but expected {width}, "
                 f"as in its first line; is a quotation mark or a separator missing?"
             )
+        written.append(cells[column])
+    return np.array(written[1:], dtype=object)
 
 
-def _read(text: str, delimiter: str, names: list[str], path: pathlib.Path) -> pd.DataFrame:
+def _read(text: str, delimiter: str, names: list[str], path: Path) -> pd.DataFrame:
     try:
         frame = pd.read_csv(
             io.StringIO(text, newline=""),
@@ -278,23 +298,24 @@ def _read(text: str, delimiter: str, names: list[str], path: pathlib.Path) -> pd
         raise ValueError(
             f"Got {str(path)!r} with a quotation mark left open, but expected pairs: {reason}."
         ) from error
-    for column in frame.columns[[not _is_settled(kind) for kind in frame.dtypes]]:
-        frame[column] = _numbers_or_text(frame[column], has_decimal_comma=delimiter != ",")
+    for column in frame.columns[[not is_numeric_dtype(kind) for kind in frame.dtypes]]:
+        where = f"column {column!r} of {str(path)!r}"
+        frame[column] = _numbers_or_text(frame[column], delimiter != ",", where)
     return frame
 
 
-def _is_settled(kind: Any) -> bool:
-    return pd.api.types.is_numeric_dtype(kind)  # truth values are
-
-
-def _numbers_or_text(column: pd.Series, has_decimal_comma: bool) -> pd.Series:
+def _numbers_or_text(column: pd.Series, has_decimal_comma: bool, where: str) -> pd.Series:
     """What pandas makes of a column, if blanks and more words for holes did not keep it from it."""
     text = column.astype(object).map(str, na_action="ignore").str.strip()
     text = text.mask(text.str.lower().isin(HOLES))
     known = text.dropna()
-    has_comma = has_decimal_comma and known.str.contains(",").any()
-    if has_comma and known.map(DECIMAL_COMMA.fullmatch).notna().all():
-        text = text.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
+    if has_decimal_comma and known.str.contains(",").any():
+        has_comma_form = known.map(DECIMAL_COMMA.fullmatch).notna()
+        has_point = known.str.contains(".", regex=False).any()
+        if has_comma_form.all() and (not has_point or known.str.contains(THOUSANDS).any()):
+            text = text.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
+        elif has_point and (has_comma_form | known.map(_is_number)).all():
+            warn_user(f"Got {where} with decimal commas and points, so it is text; write one kind.")
     try:
         # Whole numbers beyond 64 bits would stay objects.
         return pd.to_numeric(text).astype(np.float64)
@@ -303,29 +324,43 @@ def _numbers_or_text(column: pd.Series, has_decimal_comma: bool) -> pd.Series:
 
 
 def _split_off(
-    frame: pd.DataFrame, target: str, path: pathlib.Path
+    frame: pd.DataFrame, target: str, written: np.ndarray, path: Path
 ) -> tuple[pd.DataFrame, np.ndarray]:
     """Columns and classes, without the rows that have none."""
     has_class = frame[target].notna().to_numpy()
     where = f"column {target!r} of {str(path)!r}"
+    words = sorted({word for word in written[~has_class] if word})
+    note = f" ({_listed(words)} taken for holes)" if words else ""
     if not has_class.any():
-        raise ValueError(f"Got {where} without any value, but expected a class in each row.")
+        raise ValueError(f"Got {where} without any value{note}, but expected a class in each row.")
     if not has_class.all():
-        warn_user(f"Got {where} with {(~has_class).sum()} holes; those rows are left out.")
-    y = _classes(frame.loc[has_class, target], where)
+        warn_user(f"Got {where} with {(~has_class).sum()} holes{note}; those rows are left out.")
+    classes, written = frame.loc[has_class, target], written[has_class]
+    if is_numeric_dtype(classes.dtype) and any(re.match(r"[+-]?0\d", word) for word in written):
+        classes = pd.Series(written)  # 01 and 1 are two classes
+    y = _classes(classes, where, note)
     X = frame.loc[has_class].drop(columns=target).reset_index(drop=True)
+    _refuse_infinity(X, path)
     empty = X.columns[X.isna().all()].tolist()
     if len(empty) == X.shape[1]:
         raise ValueError(
-            f"Got {str(path)!r} with no values besides {where}, but expected one more "
-            f"column with values."
+            f"Got no values besides {where}, but expected one more column with values."
         )
     if empty:
         warn_user(f"Got {str(path)!r} with empty columns, which are left out: {_listed(empty)}.")
     return X.drop(columns=empty), y
 
 
-def _classes(column: pd.Series, where: str) -> np.ndarray:
+def _refuse_infinity(X: pd.DataFrame, path: Path) -> None:
+    endless = [name for name, x in X.select_dtypes("number").items() if np.isinf(x).any()]
+    if endless:
+        raise ValueError(
+            f"Got infinity in column {_listed(endless)} of {str(path)!r}, but expected finite "
+            f"numbers; leave such fields empty or write a number."
+        )
+
+
+def _classes(column: pd.Series, where: str, note: str) -> np.ndarray:
     counts = column.value_counts()
     if _is_amount(column, len(counts)):
         raise ValueError(
@@ -334,12 +369,12 @@ def _classes(column: pd.Series, where: str) -> np.ndarray:
         )
     names = counts.index.tolist()
     if len(names) == 1:
-        raise ValueError(f"Got {where} with one class only, {names[0]!r}, but expected two.")
+        raise ValueError(f"Got {where} with one class only, {names[0]!r}{note}, but expected two.")
     rare = [name for name, count in zip(names, counts, strict=True) if count == 1]
     if rare:
         raise ValueError(
             f"Got {where} with one row only of {_listed(rare)}, but expected two at least of each "
-            f"class, to learn from and to test; leave such rows out or join classes."
+            f"class, since no row both trains and tests; leave such rows out or join classes."
         )
     if _is_whole(column):
         return column.to_numpy().astype(np.int64)
@@ -347,19 +382,18 @@ def _classes(column: pd.Series, where: str) -> np.ndarray:
 
 
 def _is_whole(column: pd.Series) -> bool:
-    is_number = _is_settled(column.dtype) and column.dtype != bool
+    is_number = is_numeric_dtype(column.dtype) and column.dtype != bool
     # Beyond, floats are whole numbers because they are not exact.
     return is_number and bool((column % 1 == 0).all() and column.abs().max() < 2**53)
 
 
 def _is_amount(column: pd.Series, n_different: int) -> bool:
-    if not _is_settled(column.dtype):
+    if not is_numeric_dtype(column.dtype):
         return False
     if _is_whole(column):
         return n_different > max(MOST_WHOLE, len(column) / 10)
     return n_different > min(MOST_FRACTIONS, max(2, len(column) / 2))
 
 
-def _short_name(path: pathlib.Path) -> str:
-    is_packed = path.suffix.lower() in (*_OPENERS, ".zip")
-    return pathlib.Path(path.stem).stem if is_packed else path.stem
+def _short_name(path: Path) -> str:
+    return Path(path.stem).stem if path.suffix.lower() in (*_OPENERS, ".zip") else path.stem
