@@ -8,146 +8,28 @@ on where it was when the same command is given again.
 """
 
 import argparse
+import json
 import pathlib
 import shlex
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 import pandas as pd
 
+from benchmarks._tabular.options import check, folder_of, parser
 from benchmarks._tabular.peers import check_peers
-from benchmarks._tabular.protocol import GRIDS, METHODS, PAPER_METHODS, TRAINING
+from benchmarks._tabular.protocol import METHODS, TRAINING
 from benchmarks._tabular.report import make_report
 from benchmarks._tabular.report.results import choose
 from benchmarks._tabular.rows import RowsFile, read_rows
 from benchmarks._tabular.running import Item, Plan, run
+from benchmarks._tabular.workers import LostWorkersError
 from mixupe_sklearn.datasets import EMBEDDED, load_embedded, read_csv
 
-EXAMPLES = """\
-examples:
-  python -m benchmarks.tabular                                   embedded data, about a minute
-  python -m benchmarks.tabular --csv my.csv --target label       a table of your own
-  python -m benchmarks.tabular --source openml --cache-dir DIR --offline --jobs 2 --output out
-  python -m benchmarks.tabular --source openml --tasks 59 11 --peers logistic random-forest
-  python -m benchmarks.tabular --output out --report-only        the report anew, from the rows
-"""
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    made = argparse.ArgumentParser(
-        prog="python -m benchmarks.tabular",
-        description=(__doc__ or "").splitlines()[0].split(":")[0] + ".",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    _add_data(made.add_argument_group("data"))
-    _add_protocol(made.add_argument_group("protocol"))
-    _add_running(made.add_argument_group("running"))
-    return made
-
-
-def _add_data(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--source",
-        choices=("embedded", "openml"),
-        default="embedded",
-        help="tables of scikit-learn and one made by rule (default), or OpenML's",
-    )
-    group.add_argument(
-        "--names", nargs="+", metavar="NAME", help=f"embedded: some of {', '.join(EMBEDDED)}"
-    )
-    group.add_argument("--tasks", nargs="+", type=int, metavar="ID", help="openml: tasks")
-    group.add_argument("--datasets", nargs="+", type=int, metavar="ID", help="openml: data sets")
-    group.add_argument("--suite", type=int, metavar="ID", help="openml: all tasks of a suite")
-    group.add_argument("--cache-dir", type=pathlib.Path, metavar="DIR", help="openml: its cache")
-    group.add_argument("--offline", action="store_true", help="openml: from the cache alone")
-    group.add_argument("--csv", type=pathlib.Path, metavar="FILE", help="a table of your own")
-    group.add_argument("--target", metavar="COLUMN", help="csv: the column to predict")
-
-
-def _add_protocol(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--methods",
-        nargs="+",
-        choices=tuple(METHODS),
-        default=list(PAPER_METHODS),
-        metavar="METHOD",
-        help=f"of {', '.join(METHODS)} (default: {' '.join(PAPER_METHODS)})",
-    )
-    group.add_argument(
-        "--peers",
-        nargs="*",
-        metavar="PEER",
-        help="other classifiers on the same splits; without names, all that are installed",
-    )
-    group.add_argument(
-        "--grid",
-        choices=(*GRIDS, "default"),
-        default="paper",
-        help="alpha and eta: the paper's grid (default), a part of it, or the estimator's own",
-    )
-    group.add_argument(
-        "--splits",
-        choices=("holdout", "task"),
-        default="holdout",
-        help="60 %% to train, 20 %% to choose, 20 %% to test (default), or the task's own folds",
-    )
-    group.add_argument("--seeds", type=_positive, default=5, help="splits, with a seed each (5)")
-    group.add_argument(
-        "--epochs", type=_positive, default=TRAINING["max_epochs"], help="epochs a fit (25)"
-    )
-
-
-def _add_running(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--jobs", type=_positive, default=2, help="processes, one thread each (2)")
-    group.add_argument("--scheduler", metavar="ADDRESS", help="run on this Dask cluster instead")
-    group.add_argument(
-        "--output",
-        type=pathlib.Path,
-        default=pathlib.Path("build/tabular"),
-        metavar="DIR",
-        help="folder for rows and report (build/tabular)",
-    )
-    group.add_argument("--retry-failed", action="store_true", help="run failed fits again")
-    group.add_argument("--report-only", action="store_true", help="run nothing, make the report")
-    group.add_argument(
-        "--publish",
-        action="store_true",
-        help="run the chosen configurations on the tasks' folds and send them to the OpenML "
-        "server, under the key of OPENML_API_KEY",
-    )
-    group.add_argument("--server", metavar="ADDRESS", help="publish: to this server instead")
-    group.add_argument("--quiet", action="store_true", help="no progress bar")
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"got {text!r}, but expected a whole number >= 1")
-    return int(text)
-
-
-def check(options: argparse.Namespace) -> None:
-    """Refuse options that do not go together, in one sentence."""
-    is_openml = options.source == "openml"
-    only_openml = ("tasks", "datasets", "suite", "cache_dir", "offline", "publish", "server")
-    for name in only_openml:
-        if getattr(options, name) and not is_openml:
-            flag = "--" + name.replace("_", "-")
-            raise ValueError(f"Got {flag}, but expected it with --source openml only.")
-    if options.names and (is_openml or options.csv):
-        raise ValueError("Got --names, but expected it with --source embedded only.")
-    if options.csv and is_openml:
-        raise ValueError("Got --csv and --source openml, but expected one of them.")
-    if (options.csv is None) != (options.target is None):
-        raise ValueError(
-            f"Got csv={options.csv} and target={options.target!r}, but expected both: "
-            f"--csv FILE --target COLUMN."
-        )
-    if options.splits == "task" and (not is_openml or options.datasets):
-        raise ValueError("Got --splits task, but expected it with OpenML tasks only.")
+INTERRUPTED = "Interrupted: nothing that was finished is lost; the same command goes on."
 
 
 def items_of(options: argparse.Namespace) -> list[Item]:
@@ -164,7 +46,7 @@ def items_of(options: argparse.Namespace) -> list[Item]:
 def _openml_items(options: argparse.Namespace) -> list[Item]:
     from mixupe_sklearn.datasets import openml
 
-    how = {"cache_dir": options.cache_dir, "offline": options.offline}
+    how = {name: getattr(options, name) for name in ("cache_dir", "offline", "timeout")}
     task, dataset = partial(openml.load_task, **how), partial(openml.load_dataset, **how)
     items = [Item(f"task {number}", partial(task, number)) for number in options.tasks or ()]
     items += [
@@ -199,44 +81,101 @@ def plan_of(options: argparse.Namespace) -> Plan:
 
 def run_and_report(options: argparse.Namespace, command: str) -> int:
     """Run what is open, make the report of all rows, and say where it is."""
-    path, not_run, is_interrupted = options.output / "rows.csv", {}, False
+    folder, end = folder_of(options), Ending()
+    path = folder / "rows.csv"
     if not options.report_only:
-        items, plan = items_of(options), plan_of(options)
-        with RowsFile(path) as file:
-            how = {"n_jobs": options.jobs, "scheduler": options.scheduler}
-            try:
-                not_run = run(items, plan, file, **how, is_shown=not options.quiet)
-            except KeyboardInterrupt:
-                is_interrupted = True
+        end = run_all(options, path, command)
     elif not path.exists():
         raise ValueError(f"Got --report-only, but found no {path}: run without it first.")
-    rows = read_rows(path)
+    rows = of_protocol(read_rows(path), options) if path.exists() else pd.DataFrame()
     if rows.empty:
-        print(f"No fit was finished. {_reasons(not_run)}".rstrip(), file=sys.stderr)
-        return 130 if is_interrupted else 1
-    report = make_report(rows, options.output, command=command, not_run=not_run)
+        print("There are no rows to report on.", *end.words, sep="\n", file=sys.stderr)
+        return end.status or 1
+    commands = read_commands(folder) or command
+    report = make_report(rows, folder, command=commands, not_run=end.not_run)
     print(f"\n{report.terminal}\n\nRows:   {path}\nReport: {report.html}")
-    if not_run:
-        print(_reasons(not_run), file=sys.stderr)
-    if is_interrupted:
-        print("Interrupted: nothing that was finished is lost; the same command goes on.")
-        return 130
-    if options.publish:
-        return publish_rows(options, rows)
-    return 0
+    failed = rows[rows["error"] != ""]
+    if len(failed):
+        print(f"{len(failed)} of {len(rows)} fits failed, such as: {failed['error'].iloc[0]}")
+    for line in end.words:
+        print(line, file=sys.stderr)
+    if end.status == 0 and options.publish:
+        return publish_rows(options, rows, folder)
+    return end.status or int(len(failed) == len(rows))
 
 
-def publish_rows(options: argparse.Namespace, rows: pd.DataFrame) -> int:
+@dataclass
+class Ending:
+    """How a run ended: its exit status, data sets that were not run, and why it ended early."""
+
+    status: int = 0
+    not_run: dict[str, str] = field(default_factory=dict)
+    reason: str = ""
+
+    @property
+    def words(self) -> list[str]:
+        """What to tell of it."""
+        told = [f"Not run: {name}: {reason}" for name, reason in self.not_run.items()]
+        if len(told) > 2:  # most often for the same reason
+            told = [f"Not run: {', '.join(self.not_run)}; the first: {told[0].split(': ', 2)[2]}"]
+        return told + ([self.reason] if self.reason else [])
+
+
+def run_all(options: argparse.Namespace, path: pathlib.Path, command: str) -> Ending:
+    """Run what is open, and end in good order where that is cut short."""
+    items, plan = items_of(options), plan_of(options)
+    with RowsFile(path) as file:
+        note_command(path.parent, command)
+        how = {"n_jobs": options.jobs, "scheduler": options.scheduler}
+        try:
+            return Ending(not_run=run(items, plan, file, **how, is_shown=not options.quiet))
+        except KeyboardInterrupt:
+            return Ending(130, reason=INTERRUPTED)
+        except LostWorkersError as error:
+            return Ending(1, reason=f"Error: {error}")
+
+
+def note_command(folder: pathlib.Path, command: str) -> None:
+    """Keep the commands that have made the rows: the report tells them."""
+    if command not in read_commands(folder).split("; "):
+        with (folder / "commands.txt").open("a") as file:
+            file.write(command + "\n")
+
+
+def read_commands(folder: pathlib.Path) -> str:
+    """The commands that have made the rows, in one line."""
+    path = folder / "commands.txt"
+    return "; ".join(path.read_text().splitlines()) if path.exists() else ""
+
+
+def of_protocol(rows: pd.DataFrame, options: argparse.Namespace) -> pd.DataFrame:
+    """Rows of the protocol that is asked for: figures of different ones are not comparable.
+
+    Of a data set whose content has changed, the newest counts.
+    """
+    training = json.dumps(plan_of(options).training, sort_keys=True)
+    is_network = rows["method"].isin(METHODS)
+    is_wanted = rows["splits"].str.startswith(options.splits)
+    is_wanted &= ~is_network | (rows["params"] == training)
+    newest = rows[is_wanted].groupby(["dataset", "splits"])["data"].last()
+    names = pd.MultiIndex.from_frame(rows[["dataset", "splits"]])
+    is_wanted &= newest.reindex(names).to_numpy() == rows["data"].to_numpy()
+    n_others = int((~is_wanted).sum())
+    if n_others:
+        print(
+            f"Note: {n_others} rows of other splits, numbers of epochs or contents of a data set "
+            f"are not part of this report.",
+            file=sys.stderr,
+        )
+    return rows[is_wanted].reset_index(drop=True)
+
+
+def publish_rows(options: argparse.Namespace, rows: pd.DataFrame, folder: pathlib.Path) -> int:
     """Send the chosen configurations of all methods to the OpenML server."""
-    from benchmarks._tabular.publish import plan_of, publish
+    from benchmarks._tabular.publish import publish
 
-    chosen, ledger = choose(rows), options.output / "published.csv"
-    run_ids = publish(chosen, rows, server=options.server, ledger=ledger)
-    return 0 if len(run_ids) == len(plan_of(chosen, rows).submissions) else 1
-
-
-def _reasons(not_run: dict[str, str]) -> str:
-    return "\n".join(f"Not run: {name}: {reason}" for name, reason in not_run.items())
+    sent = publish(choose(rows), rows, server=options.server, ledger=folder / "published.csv")
+    return 0 if sent.is_complete else 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -244,13 +183,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     options = parser().parse_args(given)
     command = shlex.join(["python", "-m", "benchmarks.tabular", *given])
-    warnings.showwarning = lambda message, *_, **__: print(f"Note: {message}", file=sys.stderr)
-    try:
-        check(options)
-        return run_and_report(options, command)
-    except (ValueError, OSError, ImportError) as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 2
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: print(f"Note: {message}", file=sys.stderr)
+        try:
+            check(options)
+            return run_and_report(options, command)
+        except KeyboardInterrupt:
+            print(INTERRUPTED, file=sys.stderr)
+            return 130
+        except (ValueError, OSError, ImportError) as error:
+            print(f"Error: {error}", file=sys.stderr)
+            return 2
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -11,24 +12,25 @@ import openml
 import pandas as pd
 import pytest
 import xmltodict
-from openml_desk import KEY, Desk
+from openml_desk import KEY, TRAINING, Desk, frame, refold, row
 from openml_server import API, HTML, OpenMLServer, cut, error, slow, status, trickle
 
-from benchmarks._tabular.publish import describe, plan_of, publish
+from benchmarks._tabular.publish import publish
+from benchmarks._tabular.publish.ledger import COLUMNS
 from benchmarks._tabular.publish.runs import Task, make_flow, predict_folds
 from benchmarks._tabular.publish.server import Server
 from benchmarks._tabular.report.results import choose
-from benchmarks._tabular.rows import COLUMNS as ROW_COLUMNS
 from mixupe_sklearn import MixupEClassifier, MixupENet, make_mixupe_pipeline
 from mixupe_sklearn.datasets.openml import load_task
 
 RUN = f"{API}/run/"
-TRAINING = {"max_epochs": 1, "batch_size": 20}
 
 
 @pytest.fixture
 def server():
     with OpenMLServer() as server:
+        for number in (59, 60):
+            refold(server, number, 1, 2)
         yield server
 
 
@@ -46,40 +48,26 @@ def settings(server, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENML_API_KEY", KEY)
 
 
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """The tasks' tables, which are the same on each server; their folds are not."""
+    with OpenMLServer() as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(openml.config, "server", server.url)
+        cache = tmp_path_factory.mktemp("cache")
+        return {number: load_task(number, cache_dir=cache) for number in (59, 60)}
+
+
 @pytest.fixture
-def data(server, tmp_path):
+def data(tables):
     """Fingerprints of the tasks' tables."""
-    return {n: load_task(n, cache_dir=tmp_path / "other").fingerprint for n in (59, 60)}
-
-
-def row(data, task_id=59, method="mixupe", alpha=0.5, eta=0.1, **others):
-    is_task = task_id is not None
-    values = dict.fromkeys(ROW_COLUMNS) | {
-        "source": "openml", "dataset": f"table-{task_id}", "task_id": task_id,
-        "data_id": 61, "data": data[task_id] if is_task else "0" * 12, "n_rows": 60,
-        "n_features": 3, "n_classes": 2, "splits": "holdout", "split": 0, "seed": 3,
-        "method": method, "alpha": alpha, "eta": eta, "params": json.dumps(TRAINING),
-        "grid": "paper", "n_together": 1, "train_losses": "1 0.5", "test_losses": "1 0.6",
-        "error": "", "versions": "-", "commit": "-", "run": "2026-01-01T00:00:00",
-    }  # fmt: skip
-    metrics = [name for name in ROW_COLUMNS if name.startswith(("valid_", "test_"))]
-    metrics = [
-        *(name for name in metrics if name != "test_losses"),
-        "fit_seconds",
-        "predict_seconds",
-    ]
-    return values | dict.fromkeys(metrics, 0.25) | others
-
-
-def frame(*rows):
-    return pd.DataFrame(list(rows), columns=list(ROW_COLUMNS))
+    return {number: table.fingerprint for number, table in tables.items()}
 
 
 @pytest.fixture
 def rows(data):
     """Two methods on one task, one on another."""
-    erm = row(data, method="erm", alpha=None, eta=None)
-    return frame(row(data), erm, row(data, 60, "mixup", 1.0, None))
+    erm = row(data[59], method="erm", alpha=None, eta=None)
+    return frame(row(data[59]), erm, row(data[60], 60, "mixup", 1.0, None))
 
 
 @pytest.fixture
@@ -90,8 +78,10 @@ def send(rows, tmp_path):
         said = []
         ledger = options.pop("ledger", tmp_path / "published.csv")
         options = {"timeout": 5.0} | options
-        run_ids = publish(choose(rows), rows, say=said.append, ledger=ledger, **options)
-        return run_ids, said
+        sent = publish(choose(rows), rows, say=said.append, ledger=ledger, **options)
+        assert sent.is_complete == ("the same command again" not in said[-1])
+        assert f"{len(sent.run_ids)} of {sent.n_planned} runs are on" in said[-1]
+        return sent.run_ids, said
 
     return call
 
@@ -106,11 +96,11 @@ def settings_of(run):
     return {pair["oml:name"]: json.loads(pair["oml:value"]) for pair in pairs}
 
 
-def test_the_server_holds_what_a_local_run_predicts(desk, server, rows, send, tmp_path):
+def test_the_server_holds_what_a_local_run_predicts(desk, server, rows, send, tables):
+    refold(server, 59, 2, 2)
     run_ids, _ = send(rows[:1])
     assert run_ids == [101]
-    table = load_task(59, cache_dir=tmp_path / "other")
-    run = desk.runs[101]
+    table, run = tables[59], desk.runs[101]
     names = [name for name, _ in run["predictions"]["attributes"]]
     sent = pd.DataFrame(run["predictions"]["data"], columns=names)
     assert len(sent) == sum(len(test) for _, test in server.folds[59]) == 120
@@ -119,7 +109,7 @@ def test_the_server_holds_what_a_local_run_predicts(desk, server, rows, send, tm
         for e in run["description"]["oml:output_data"]["oml:evaluation"]
     }
     for number, (train, test) in enumerate(server.folds[59]):
-        where = divmod(number, 3)
+        where = divmod(number, 2)
         part = sent[(sent["repeat"] == where[0]) & (sent["fold"] == where[1])]
         local = make_mixupe_pipeline(**settings_of(run)).fit(table.X.iloc[train], table.y[train])
         assert part["row_id"].tolist() == test.tolist()
@@ -143,9 +133,8 @@ def test_a_run_states_all_parameters_and_the_versions(desk, send):
     assert len(desk.flows) == 1
 
 
-def test_a_class_without_rows_has_no_probability(tmp_path):
-    table = load_task(60, cache_dir=tmp_path / "other")
-    task = Task(table, ["never", "no", "yes"], n_folds=5)
+def test_a_class_without_rows_has_no_probability(tables):
+    task = Task(tables[60], ["never", "no", "yes"], n_folds=5)
     lines, _ = predict_folds(task, TRAINING | {"random_state": 0})
     proba = np.array([line[6:] for line in lines])
     assert proba.shape == (60, 3)
@@ -243,7 +232,7 @@ def test_a_killed_publishing_goes_on(desk, server, rows, send, tmp_path):
     command = [sys.executable, "-c", program, server.url, str(path), str(ledger)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         deadline = time.monotonic() + 60
-        while not desk.runs and time.monotonic() < deadline:
+        while not desk.runs and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
         process.kill()
     assert [entry["state"] for entry in entries(ledger)] == ["sending"]
@@ -282,8 +271,8 @@ def test_a_wrong_key_ends_it_at_once_and_is_not_shown(desk, server, send, tmp_pa
     assert not desk.runs
     assert sum("does not take the API key" in text for text in said) == 1
     assert server.counts[f"POST {API}/flow/exists"] == 1
-    shown = [*said, (tmp_path / "published.csv").read_text(), *capfd.readouterr()]
-    assert not any(wrong in text for text in shown)
+    assert not (tmp_path / "published.csv").exists()
+    assert not any(wrong in text for text in [*said, *capfd.readouterr()])
 
 
 def test_the_key_is_in_no_address_and_nowhere_but_in_requests(
@@ -326,51 +315,65 @@ def test_the_users_cache_is_not_touched(desk, rows, send, tmp_path):
 
 
 def test_other_data_than_the_rows_were_made_with_are_not_published(desk, data, send):
-    rows = frame(row(data | {59: "0" * 12}), row(data, 60))
+    rows = frame(row("0" * 12), row(data[60], 60))
     run_ids, said = send(rows)
     assert len(run_ids) == len(desk.runs) == 1
     assert any("Got other data from the server than the rows were made with" in t for t in said)
 
 
 def test_a_task_that_cannot_be_loaded_is_asked_for_once(desk, server, data, send):
-    unknown = data | {77: "0" * 12}
-    rows = frame(row(unknown, 77, "mixup", 1.0, None), row(unknown, 77), row(unknown))
+    unknown = [row(task_id=77, method="mixup", alpha=1.0, eta=None), row(task_id=77)]
+    rows = frame(*unknown, row(data[59]))
     run_ids, said = send(rows)
     assert len(run_ids) == 1
     assert sum("it was not sent" in text for text in said) == 2
     assert server.counts[f"GET {API}/task/77"] == 1
 
 
-def test_what_is_sent_is_told_before_anybody_is_asked(server, rows, data):
+def test_what_is_sent_is_told_before_anybody_is_asked(desk, server, rows, tmp_path):
     server.mend()
-    peer = row(data, method="logistic", alpha=None, eta=None)
-    own = row(data, None) | {"dataset": "abalone"}
-    rows = pd.concat([rows, frame(peer, own)], ignore_index=True)
-    text = describe(choose(rows), rows)
-    assert text.startswith(f"To {server.url}, under an API key")
-    assert "task 59 (table-59), mixupe: method=mixupe, alpha=0.5, eta=0.1" in text
-    assert "not sent: table-59, logistic: it is not of this package" in text
-    assert "not sent: abalone, mixupe: it is no OpenML task" in text
-    assert not server.requests
+    peer = row(method="logistic", alpha=None, eta=None, data=rows["data"][0])
+    rows = frame(*rows.to_dict("records"), peer, row(task_id=None, dataset="abalone"))
+
+    def say(text):
+        assert not server.requests
+        assert text.startswith(f"To {server.url}, under an API key (from OPENML_API_KEY)")
+        assert "task 59 (table-59), mixupe: method=mixupe, alpha=0.5, eta=0.1" in text
+        assert "not sent: table-59, logistic: it is not of this package" in text
+        assert "not sent: abalone, mixupe: it is no OpenML task" in text
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        publish(choose(rows), rows, say=say, ledger=tmp_path / "published.csv")
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"test_error": None}, "Got 0 kinds of finished fits of table-59, mixupe"),
-        ({"params": '{"depth": 3}'}, "Got params with .'depth'. for table-59, mixupe"),
-        ({"task_id": None}, "Got 1 results, none of which"),
-        ({"method": "logistic"}, "Got 1 results, none of which"),
-    ],
-)
-def test_results_that_cannot_be_published_are_refused(data, change, message):
-    chosen = frame(row(data, **{k: v for k, v in change.items() if k in ("params",)}))
-    for name in set(change) & {"task_id", "method"}:
-        chosen[name] = change[name]
-    with pytest.raises(ValueError, match=message):
-        plan_of(chosen, frame(row(data) | change))
+def test_a_new_version_of_the_package_is_published_as_well(desk, rows, send, monkeypatch):
+    first, _ = send(rows[:1])
+    monkeypatch.setattr("benchmarks._tabular.publish.sending.__version__", "9.9")
+    assert send(rows[:1])[0] == send(rows[:1])[0] == [102]
+    monkeypatch.undo()
+    assert first == [101]
 
 
-def test_columns_that_are_missing_are_named(rows):
-    with pytest.raises(ValueError, match="Got chosen without the columns .'task_id'., but"):
-        plan_of(rows.drop(columns="task_id"), rows)
+def test_what_was_chosen_on_several_kinds_of_splits_is_sent_once(desk, rows, send):
+    on_folds = rows.assign(splits=[f"task {number}" for number in rows["task_id"]])
+    run_ids, _ = send(pd.concat([rows, on_folds], ignore_index=True))
+    assert len(run_ids) == len(desk.runs) == 3
+
+
+def test_a_full_disk_ends_it_before_anything_is_sent(desk, rows, send, tmp_path):
+    """A limit on the size of files stands in for the end of a disk: the write fails half-way."""
+    path = tmp_path / "published.csv"
+    line = ",".join(["x" * 100] * len(COLUMNS)) + "\n"
+    path.write_text(",".join(COLUMNS) + "\n" + line * 1000)  # larger than all other files
+    before = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 20, limits[1]))
+    try:
+        with pytest.raises(OSError, match="Got no room for a row in .*published.csv"):
+            send(rows[:2])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not desk.runs
+    assert path.read_bytes() == before
+    assert send(rows[:2])[0] == [101, 102]

@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks import tabular
 from benchmarks._tabular.rows import RowsFile, read_rows
+from mixupe_sklearn import MixupEClassifier
 
 ROOT = pathlib.Path(__file__).parents[1]
 QUICK = ["--seeds", "2", "--epochs", "2", "--grid", "reduced", "--jobs", "1", "--quiet"]
@@ -66,7 +67,7 @@ def test_methods_peers_and_the_default_grid(tmp_path, capsys):
     rows = read_rows(out / "rows.csv")
     assert (rows["error"] == "").all()
     assert set(rows["method"]) == {"mixupe", "manifold-mixup", "logistic", "random-forest"}
-    assert rows["alpha"].isna().all()
+    assert rows[rows["method"] == "mixupe"]["eta"].unique() == [MixupEClassifier().eta]
     assert len(rows) == 8
 
 
@@ -75,7 +76,7 @@ def test_the_report_can_be_made_again_from_the_rows(tmp_path, capsys):
     run_command("--names", "iris", "--output", out, *QUICK)
     first = capsys.readouterr().out
     (out / "report.html").unlink()
-    assert run_command("--output", out, "--report-only") == 0
+    assert run_command("--output", out, "--report-only", "--epochs", "2") == 0
     assert capsys.readouterr().out == first
     assert (out / "report.html").exists()
 
@@ -91,14 +92,18 @@ def test_the_report_can_be_made_again_from_the_rows(tmp_path, capsys):
         (["--csv", "x.csv", "--target", "y", "--names", "iris"], "Got --names"),
         (["--csv", "x.csv", "--target", "y"], "x.csv"),
         (["--source", "openml", "--csv", "x", "--target", "y"], "expected one of them"),
-        (["--splits", "task"], "Got --splits task, but expected it with OpenML tasks only."),
+        (["--splits", "task"], "Got --splits task, but expected it with --source openml only."),
+        (["--source", "openml", "--server", "http://127.0.0.1"], "Got --server, but expected"),
+        (["--source", "openml", "--publish", "--offline"], "Got --offline and --publish"),
+        (["--source", "openml", "--publish"], "Got no API key"),
         (["--report-only"], "but found no"),
         (["--peers", "xgbost"], "xgbost"),
         (["--scheduler", "tcp://127.0.0.1:9", "--names", "iris"], "tcp://127.0.0.1:9"),
         (["--source", "openml", "--tasks", "59", "--offline", "--cache-dir", "."], "task_id=59"),
     ],
 )
-def test_a_mistake_gets_one_sentence(arguments, sentence, tmp_path, capsys):
+def test_a_mistake_gets_one_sentence(arguments, sentence, tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("OPENML_API_KEY", raising=False)
     assert run_command(*arguments, "--quiet", "--output", tmp_path / "out") == 2
     told = capsys.readouterr().err.strip().splitlines()
     assert len(told) == 1
@@ -118,6 +123,53 @@ def test_a_second_run_in_the_same_folder_is_refused(tmp_path, capsys):
     with RowsFile(tmp_path / "rows.csv"):
         assert run_command("--names", "iris", "--output", tmp_path, *QUICK) == 2
     assert "another run is writing" in capsys.readouterr().err
+
+
+def test_figures_of_other_protocols_are_not_mixed(tmp_path, capsys):
+    """More epochs for one method, or other rows under the same name, would win unfairly."""
+    quick = ["--names", "iris", "--output", tmp_path, "--seeds", "2", "--jobs", "1", "--quiet"]
+    quick += ["--grid", "reduced"]
+    run_command(*quick, "--epochs", "1")
+    first = capsys.readouterr().out
+    run_command(*quick, "--epochs", "4", "--methods", "mixupe")
+    assert "rows of other splits, numbers of epochs or contents" in capsys.readouterr().err
+    run_command("--output", tmp_path, "--report-only", "--epochs", "1")
+    assert capsys.readouterr().out == first
+
+
+def test_kinds_of_data_have_folders_of_their_own(tmp_path, csv_file, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run_command("--names", "iris", *QUICK)
+    run_command("--csv", csv_file, "--target", "label", *QUICK)
+    folders = {path.parent.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("rows.csv")}
+    assert folders == {"build/tabular/embedded", "build/tabular/csv-my table"}
+
+
+def test_a_report_made_again_names_the_command_that_made_the_rows(tmp_path, capsys):
+    run_command("--names", "iris", "--output", tmp_path, *QUICK)
+    run_command("--output", tmp_path, "--report-only", "--epochs", "2")
+    page = (tmp_path / "report.md").read_text()
+    assert "--names iris" in page
+    assert "--report-only" not in page
+
+
+def test_fits_that_all_fail_are_told_with_a_reason(tmp_path, capsys, monkeypatch):
+    def fail(*_):
+        raise ValueError("no luck")
+
+    monkeypatch.setattr("benchmarks._tabular.fits.prepare", fail)
+    assert run_command("--names", "iris", "--output", tmp_path, *QUICK) == 1
+    assert "34 of 34 fits failed, such as: ValueError: no luck" in capsys.readouterr().out
+
+
+def test_ctrl_c_outside_of_a_run_is_told_in_one_sentence(tmp_path, capsys, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tabular, "make_report", interrupt)
+    assert run_command("--names", "iris", "--output", tmp_path, *QUICK) == 130
+    assert capsys.readouterr().err.strip() == tabular.INTERRUPTED
+    assert len(read_rows(tmp_path / "rows.csv")) == 34
 
 
 @pytest.mark.parametrize("n_jobs", ["1", "2"])
@@ -142,7 +194,7 @@ def test_ctrl_c_ends_with_a_summary_and_the_run_goes_on_later(tmp_path, n_jobs):
     printed, told = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "iris" in printed
-    assert "Interrupted: nothing that was finished is lost; the same command goes on." in printed
+    assert tabular.INTERRUPTED in told
     assert "Traceback" not in told + printed
     n_before = len(read_rows(rows))
     assert 0 < n_before < 220

@@ -1,7 +1,9 @@
 """Metrics agree with their definitions, and every peer takes every kind of raw row."""
 
+import json
 import os
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -19,6 +21,7 @@ from benchmarks._tabular.peers import (
     check_peers,
     installed_peers,
     make_peer,
+    params_of,
 )
 from mixupe_sklearn.datasets.embedded import load_embedded
 
@@ -262,6 +265,38 @@ def test_the_network_of_scikit_learn_is_the_papers(split):
     network = make_peer("mlp-sklearn", seed=0).fit(X_train, y_train).classifier_
     assert [weights.shape[1] for weights in network.coefs_[:-1]] == [128, 128]
     assert (network.n_iter_, network.batch_size) == (25, min(100, len(X_train)))
+
+
+def test_the_network_of_scikit_learn_is_trained_as_asked(split):
+    X_train, _, y_train, _ = split
+    training = {"max_epochs": 3, "batch_size": 10, "lr": 0.02}
+    peer = make_peer("mlp-sklearn", seed=0, training=training).fit(X_train, y_train)
+    network = clone(peer).fit(X_train, y_train).classifier_
+    assert (network.n_iter_, network.batch_size, network.learning_rate_init) == (3, 10, 0.02)
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_what_is_set_for_a_peer_is_told_and_nothing_else_is(name):
+    table, training = load_embedded("iris"), {"max_epochs": 2, "batch_size": 50, "lr": 0.01}
+    model = make_peer(name, seed=7, training=training).fit(table.X, table.y).classifier_
+    told, plain = params_of(name, training), type(model)().get_params()
+    assert json.loads(json.dumps(told)) == told
+    # How a run goes, not what it finds: seed, threads, and silence.
+    aside = {"random_state", "n_jobs", "verbosity"}
+    set_ = {k: v for k, v in model.get_params().items() if k not in plain or v != plain[k]}
+    assert {k: v for k, v in set_.items() if k not in aside}.items() <= told.items()
+    assert told.items() <= model.get_params().items()
+
+
+def test_a_fit_that_does_not_converge_is_not_told_each_time(monkeypatch):
+    short = PEERS["logistic"]._replace(params={"max_iter": 1})
+    monkeypatch.setitem(peers.PEERS, "logistic", short)
+    table = load_embedded("iris")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        peer = make_peer("logistic", seed=0).fit(table.X, table.y)
+    assert peer.classifier_.n_iter_ == 1
+    assert not told
 
 
 def test_boosting_uses_categories_as_such(split):

@@ -5,6 +5,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -23,8 +24,10 @@ from benchmarks._tabular.protocol import (
     jobs_of,
     splits_of,
 )
-from benchmarks._tabular.rows import KEY, RowsFile, read_rows
+from benchmarks._tabular.rows import KEY, RowsFile, key_of, read_rows
 from benchmarks._tabular.running import Item, Plan, run, versions_of
+from benchmarks._tabular.workers import LostWorkersError
+from mixupe_sklearn import MixupEClassifier
 from mixupe_sklearn.datasets import Table, load_embedded
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -95,6 +98,24 @@ def test_task_splits_are_the_tasks_own():
         assert split.test.tolist() == test.tolist()
         assert sorted([*split.train, *split.valid]) == sorted(train)
         assert len(split.valid) == 20
+
+
+def test_two_tasks_of_one_data_set_do_not_share_rows():
+    iris = load_embedded("iris")
+    folds = [(np.arange(50, 150), np.arange(50))]
+    tables = [Table("iris", iris.X, iris.y, "openml", task_id=n, folds=folds) for n in (59, 289)]
+    keys = {
+        key_of(job.identity(job.configs[0]))
+        for table in tables
+        for job in jobs_of(table, splits_of(table, "task", 1), ["erm"], "paper", {})
+    }
+    assert len(keys) == 2
+
+
+def test_rows_of_the_default_grid_hold_the_numbers_themselves():
+    classifier = MixupEClassifier()
+    assert configs_of("mixupe", "default") == [Config("mixupe", classifier.alpha, classifier.eta)]
+    assert configs_of("mixup", "default") == [Config("mixup", classifier.alpha)]
 
 
 def test_a_table_without_folds_has_no_task_splits():
@@ -180,9 +201,8 @@ def test_five_kills_lose_and_repeat_nothing(tmp_path, undisturbed):
         n_before = n_lines(path)
         process = subprocess.Popen(program, env=environment, start_new_session=True)
         # Let some more rows come, then a random moment.
-        while n_lines(path) < n_before + 15 and process.poll() is None:
-            time.sleep(0.02)
-        time.sleep(rng.uniform(0, 0.4))
+        wait_until(lambda n=n_before + 10: n_lines(path) >= n)
+        time.sleep(rng.uniform(0, 0.2))
         assert process.poll() is None, "the run was over before it was killed five times"
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -242,10 +262,84 @@ def test_a_data_set_that_cannot_be_loaded_is_told_or_stops_the_run(tmp_path):
     with RowsFile(tmp_path / "rows.csv") as file:
         with pytest.raises(OSError, match="no network"):
             run([iris, Item("far", load)], plan, file, is_shown=False)
-        assert n_lines(file.path) == 1
+        assert n_lines(file.path) == 0
         not_run = run([iris, Item("far", load, is_required=False)], plan, file, is_shown=False)
     assert not_run == {"far": "no network"}
     assert len(read_rows(tmp_path / "rows.csv")) == 1
+
+
+def test_a_data_set_that_is_gone_at_the_second_look_does_not_stop_the_others(tmp_path):
+    looks = []
+
+    def load():
+        looks.append(1)
+        if len(looks) > 1:
+            raise OSError("gone")
+        return load_embedded("wine")
+
+    plan = Plan(("erm",), n_seeds=1, training=QUICK)
+    items = [Item("wine", load), Item("iris", lambda: load_embedded("iris"))]
+    with RowsFile(tmp_path / "rows.csv") as file:
+        assert run(items, plan, file, is_shown=False) == {"wine": "gone"}
+    assert read_rows(tmp_path / "rows.csv")["dataset"].tolist() == ["iris"]
+
+
+def test_a_data_set_that_is_asked_for_twice_is_run_once(tmp_path):
+    plan = Plan(("erm",), n_seeds=2, training=QUICK)
+    run_all(tmp_path / "rows.csv", 1, [load_embedded("iris"), load_embedded("iris")], plan)
+    assert n_lines(tmp_path / "rows.csv") == 3
+
+
+def children_of(pid):
+    return set(map(int, pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+def is_alive(pid):
+    path = pathlib.Path(f"/proc/{pid}/stat")
+    return path.exists() and path.read_text().split()[2] != "Z"
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/task").exists(), reason="reads Linux's /proc")
+def test_workers_end_with_the_process_that_started_them(tmp_path):
+    path = tmp_path / "rows.csv"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, programs.__file__, str(path)], env=environment)
+    wait_until(lambda: n_lines(path) > 10)
+    started = children_of(process.pid)
+    process.kill()
+    process.wait()
+    assert started
+    wait_until(lambda: not any(map(is_alive, started)))
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/task").exists(), reason="reads Linux's /proc")
+def test_a_worker_that_is_killed_is_told_in_one_sentence(tmp_path):
+    path = tmp_path / "rows.csv"
+    items = [Item(table.name, lambda table=table: table) for table in programs.two_tables()]
+
+    def kill_one():
+        wait_until(lambda: n_lines(path) > 10)
+        for pid in children_of(os.getpid()):
+            command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+            if b"popen_loky" in command:
+                os.kill(pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    with (
+        RowsFile(path) as file,
+        pytest.raises(LostWorkersError, match="fewer --jobs.* the same command goes on"),
+    ):
+        run(items, programs.PLAN, file, n_jobs=2, is_shown=False)
+    killer.join()
+    assert n_lines(path) > 10
+
+
+def wait_until(is_so, seconds=90):
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
 
 
 def test_a_dask_cluster_gives_the_same_rows(tmp_path, undisturbed):

@@ -138,9 +138,49 @@ with RowsFile(pathlib.Path({str(path)!r})) as file:
 
 
 def test_an_unknown_column_is_refused(path):
-    with RowsFile(path) as file, pytest.raises(ValueError, match="colour"):
-        file.add([row(0, colour="red")])
+    with RowsFile(path) as file:
+        file.add([row(0)])
+        with pytest.raises(ValueError, match="colour"):
+            file.add([row(1), row(2, colour="red")])
+    assert len(read_rows(path)) == 1
+
+
+def test_a_file_that_is_removed_during_a_run_begins_anew(path):
+    with RowsFile(path) as file:
+        file.add([row(0)])
+        path.unlink()
+        file.add([row(1)])
+    assert read_rows(path)["split"].tolist() == [1]
+
+
+def test_an_empty_file_has_no_rows(path):
+    path.parent.mkdir()
+    path.write_text("")
     assert read_rows(path).empty
+    with RowsFile(path) as file:
+        assert file.keys() == set()
+        file.add([row(0)])
+    assert len(read_rows(path)) == 1
+
+
+def test_a_number_is_the_same_however_a_spreadsheet_writes_it(path):
+    with RowsFile(path) as file:
+        file.add([row(0, alpha=0.001)])
+        path.write_text(path.read_text().replace("0.001,", "1E-03,"))
+        assert file.keys() == {key_of(row(0, alpha=0.001))}
+
+
+def test_a_value_that_is_no_number_is_told(path):
+    with RowsFile(path) as file:
+        file.add([row(0, valid_error="abc")])
+    with pytest.raises(ValueError, match="rows.csv with a value that is no number.*abc"):
+        read_rows(path)
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(OSError, match="Got the output folder .*out, but expected one that can be"):
+        RowsFile(tmp_path / "out" / "rows.csv").__enter__()
 
 
 def test_a_reader_needs_no_lock(path):

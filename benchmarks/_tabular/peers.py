@@ -1,8 +1,8 @@
-"""Other classifiers on the same raw rows: each quiet, seeded, and with its usual settings."""
+"""Other classifiers on the same raw rows: each quiet, seeded, and nearly as its library has it."""
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -22,6 +22,8 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from mixupe_sklearn import make_preprocessor
 from mixupe_sklearn._random import seeded
 from mixupe_sklearn.preprocessing import read_columns, select_columns
+
+Params = dict[str, Any]
 
 
 class TypedFrame(TransformerMixin, BaseEstimator):
@@ -102,52 +104,47 @@ def _take(X: pd.DataFrame, columns: list[Any]) -> pd.DataFrame:
     return X.iloc[:, [X.columns.get_loc(c) if isinstance(c, str) else c for c in columns]]
 
 
-def _logistic(features: Any, seed: int, n_jobs: int) -> Any:
-    return LogisticRegression(max_iter=1000, random_state=seed)
+# Each of these gets what is set, the features, the seed, and the number of threads.
 
 
-def _mlp(features: Any, seed: int, n_jobs: int) -> Any:
-    """The paper's network and training, with neither weight decay nor an early end."""
-    return MLPClassifier(
-        (128, 128),
-        alpha=0.0,
-        batch_size=min(100, features.shape[0]),
-        learning_rate_init=0.001,
-        max_iter=25,
-        n_iter_no_change=25,
-        random_state=seed,
-    )
+def _logistic(params: Params, features: Any, seed: int, n_jobs: int) -> Any:
+    return LogisticRegression(**params, random_state=seed)
 
 
-def _random_forest(features: Any, seed: int, n_jobs: int) -> Any:
-    return RandomForestClassifier(random_state=seed, n_jobs=n_jobs)
+def _mlp(params: Params, features: Any, seed: int, n_jobs: int) -> Any:
+    params = params | {"batch_size": min(params["batch_size"], features.shape[0])}
+    return MLPClassifier(**params, random_state=seed)
 
 
-def _hist_gradient_boosting(features: Any, seed: int, n_jobs: int) -> Any:
-    return HistGradientBoostingClassifier(categorical_features="from_dtype", random_state=seed)
+def _random_forest(params: Params, features: Any, seed: int, n_jobs: int) -> Any:
+    return RandomForestClassifier(**params, random_state=seed, n_jobs=n_jobs)
 
 
-def _realmlp(features: Any, seed: int, n_jobs: int) -> Any:
+def _hist_gradient_boosting(params: Params, features: Any, seed: int, n_jobs: int) -> Any:
+    return HistGradientBoostingClassifier(**params, random_state=seed)
+
+
+def _realmlp(params: Params, features: Any, seed: int, n_jobs: int) -> Any:
     return import_module("pytabkit").RealMLP_TD_Classifier(
-        device="cpu", random_state=seed, n_threads=n_jobs, verbosity=0
+        **params, random_state=seed, n_threads=n_jobs, verbosity=0
     )
 
 
-def _xgboost(features: Any, seed: int, n_jobs: int) -> Any:
+def _xgboost(params: Params, features: Any, seed: int, n_jobs: int) -> Any:
     return import_module("xgboost").XGBClassifier(
-        enable_categorical=True, random_state=seed, n_jobs=n_jobs, verbosity=0
+        **params, random_state=seed, n_jobs=n_jobs, verbosity=0
     )
 
 
-def _lightgbm(features: Any, seed: int, n_jobs: int) -> Any:
-    # The two settings after verbosity make a run repeatable, as its documentation says.
+def _lightgbm(params: Params, features: Any, seed: int, n_jobs: int) -> Any:
     return import_module("lightgbm").LGBMClassifier(
-        random_state=seed, n_jobs=n_jobs, verbosity=-1, deterministic=True, force_col_wise=True
+        **params, random_state=seed, n_jobs=n_jobs, verbosity=-1
     )
 
 
-def _catboost(features: Any, seed: int, n_jobs: int) -> Any:
+def _catboost(params: Params, features: Any, seed: int, n_jobs: int) -> Any:
     return import_module("catboost").CatBoostClassifier(
+        **params,
         cat_features=[name for name in features if features[name].dtype == "category"],
         random_seed=seed,
         thread_count=n_jobs,
@@ -161,8 +158,10 @@ class Recipe(NamedTuple):
 
     #: Gives what turns raw rows into features.
     preprocessor: Callable[[], Any]
-    #: Gives the classifier, from features, seed and number of threads.
-    classifier: Callable[[Any, int, int], Any]
+    #: Gives the classifier, from what is set, features, seed and number of threads.
+    classifier: Callable[[Params, Any, int, int], Any]
+    #: What is set otherwise than the library does.
+    params: Params
     #: The module that must be there.
     module: str = "sklearn"
     #: What to tell pip where it is not.
@@ -182,15 +181,61 @@ def _filled_levels() -> TypedFrame:
 
 
 PEERS: dict[str, Recipe] = {
-    "logistic": Recipe(make_preprocessor, _logistic),
-    "mlp-sklearn": Recipe(make_preprocessor, _mlp),
-    "random-forest": Recipe(make_preprocessor, _random_forest),
-    "hist-gradient-boosting": Recipe(_few_levels, _hist_gradient_boosting),
-    "realmlp": Recipe(_filled_numbers, _realmlp, "pytabkit", "pytabkit[models]"),
-    "xgboost": Recipe(TypedFrame, _xgboost, "xgboost", "xgboost"),
-    "lightgbm": Recipe(TypedFrame, _lightgbm, "lightgbm", "lightgbm"),
-    "catboost": Recipe(_filled_levels, _catboost, "catboost", "catboost"),
+    "logistic": Recipe(make_preprocessor, _logistic, {"max_iter": 1000}),
+    # The paper's network, without weight decay; its training is that of the other networks.
+    "mlp-sklearn": Recipe(
+        make_preprocessor, _mlp, {"hidden_layer_sizes": [128, 128], "alpha": 0.0}
+    ),
+    "random-forest": Recipe(make_preprocessor, _random_forest, {}),
+    "hist-gradient-boosting": Recipe(
+        _few_levels, _hist_gradient_boosting, {"categorical_features": "from_dtype"}
+    ),
+    "realmlp": Recipe(_filled_numbers, _realmlp, {"device": "cpu"}, "pytabkit", "pytabkit[models]"),
+    "xgboost": Recipe(TypedFrame, _xgboost, {"enable_categorical": True}, "xgboost", "xgboost"),
+    # Both settings make a run repeatable, as its documentation says.
+    "lightgbm": Recipe(
+        TypedFrame,
+        _lightgbm,
+        {"deterministic": True, "force_col_wise": True},
+        "lightgbm",
+        "lightgbm",
+    ),
+    "catboost": Recipe(_filled_levels, _catboost, {}, "catboost", "catboost"),
 }
+# The paper's, for a network that is made without.
+TRAINING = {"max_epochs": 25, "batch_size": 100, "lr": 0.001}
+
+
+def params_of(name: str, training: Mapping[str, Any] | None = None) -> Params:
+    """What is set for a peer, besides its seed and threads; all else is its library's default.
+
+    Parameters
+    ----------
+    name : str
+        A name in ``PEERS``.
+    training : mapping or None, default=None
+        ``max_epochs``, ``batch_size`` and ``lr`` of the networks, which ``mlp-sklearn`` takes
+        over; what is missing is the paper's.
+
+    Returns
+    -------
+    params : dict
+        Plain values, under the names that the library has for them.
+
+    Examples
+    --------
+    >>> params_of("logistic"), params_of("random-forest")
+    ({'max_iter': 1000}, {})
+    >>> params_of("mlp-sklearn", {"max_epochs": 7})["max_iter"]
+    7
+    """
+    params = dict(PEERS[name].params)
+    if name == "mlp-sklearn":
+        training = TRAINING | dict(training or {})
+        params["max_iter"] = params["n_iter_no_change"] = training["max_epochs"]  # no early end
+        params["batch_size"] = training["batch_size"]
+        params["learning_rate_init"] = training["lr"]
+    return params
 
 
 class Peer(ClassifierMixin, BaseEstimator):
@@ -204,6 +249,8 @@ class Peer(ClassifierMixin, BaseEstimator):
         Seed of all that is random in it.
     n_jobs : int, default=1
         How many threads it may use.
+    training : mapping or None, default=None
+        As :func:`params_of` takes it.
 
     Attributes
     ----------
@@ -213,10 +260,11 @@ class Peer(ClassifierMixin, BaseEstimator):
         The fitted parts.
     """
 
-    def __init__(self, name, seed=0, n_jobs=1):
+    def __init__(self, name, seed=0, n_jobs=1, training=None):
         self.name = name
         self.seed = seed
         self.n_jobs = n_jobs
+        self.training = training
 
     def fit(self, X, y):
         """Fit on raw rows and classes, which may be text."""
@@ -227,7 +275,8 @@ class Peer(ClassifierMixin, BaseEstimator):
         with _apart(self.seed, self.n_jobs):
             self.preprocessor_ = recipe.preprocessor()
             features = self.preprocessor_.fit_transform(X)
-            self.classifier_ = recipe.classifier(features, self.seed, self.n_jobs)
+            params = params_of(self.name, self.training)
+            self.classifier_ = recipe.classifier(params, features, self.seed, self.n_jobs)
             self.classifier_.fit(features, labels.transform(y))
         return self
 
@@ -251,8 +300,8 @@ def _apart(seed: int, n_jobs: int) -> Iterator[None]:
     logger.setLevel(logging.ERROR)
     try:
         with threadpool_limits(n_jobs), seeded(seed), warnings.catch_warnings():
-            # 25 epochs are few on purpose.
-            warnings.filterwarnings("ignore", category=ConvergenceWarning, message="Stochastic")
+            # So many epochs or iterations and no more, on purpose: not to be told with each fit.
+            warnings.filterwarnings("ignore", category=ConvergenceWarning)
             # Lightning's own, of torch's functions.
             warnings.filterwarnings("ignore", category=FutureWarning, message=".*treespec")
             yield
@@ -260,7 +309,9 @@ def _apart(seed: int, n_jobs: int) -> Iterator[None]:
         logger.setLevel(before)
 
 
-def make_peer(name: str, seed: int, n_jobs: int = 1) -> Peer:
+def make_peer(
+    name: str, seed: int, n_jobs: int = 1, training: Mapping[str, Any] | None = None
+) -> Peer:
     """Make a classifier that takes a raw frame: text, categories, holes, and classes as text.
 
     Parameters
@@ -271,6 +322,8 @@ def make_peer(name: str, seed: int, n_jobs: int = 1) -> Peer:
         Seed of all that is random in it.
     n_jobs : int, default=1
         How many threads it may use.
+    training : mapping or None, default=None
+        As :func:`params_of` takes it.
 
     Returns
     -------
@@ -285,7 +338,7 @@ def make_peer(name: str, seed: int, n_jobs: int = 1) -> Peer:
     """
     check_peers([name])
     import_module(PEERS[name].module)  # now, since it takes seconds that are not those of a fit
-    return Peer(name, seed, n_jobs)
+    return Peer(name, seed, n_jobs, training)
 
 
 def check_peers(names: Sequence[str]) -> list[str]:

@@ -15,6 +15,8 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import train_test_split
 
+from benchmarks._tabular import peers
+from mixupe_sklearn import MixupEClassifier
 from mixupe_sklearn._search.space import PAPER_ALPHAS, PAPER_ETAS, READ_BY
 from mixupe_sklearn.datasets import Table
 
@@ -34,7 +36,7 @@ GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
     "paper": {"alpha": PAPER_ALPHAS, "eta": PAPER_ETAS},
     "reduced": {"alpha": PAPER_ALPHAS[1::2], "eta": PAPER_ETAS[1:4]},
 }
-TRAINING = {"max_epochs": 25, "batch_size": 100, "lr": 0.001}
+TRAINING = peers.TRAINING
 HOLDOUT_SHARES = {"valid": 0.2, "test": 0.2}
 # Networks that train as one, and numbers in their input that they may have together: more would
 # only lose more work when a run is killed.
@@ -93,7 +95,7 @@ class Job:
     def cost(self) -> int:
         """Roughly how long it takes, in steps of a narrow network: for the time that is left."""
         n_rows, width = len(self.split.train), 1 + self.table.X.shape[1] / 700
-        if not self.training:  # a peer
+        if self.configs[0].method not in METHODS:
             return round(n_rows * width)
         n_steps = n_rows / self.training.get("batch_size", 100) + 2
         passes = 1.35 if self.configs[0].eta is not None else 1
@@ -107,12 +109,14 @@ def configs_of(method: str, grid: str) -> list[Config]:
     --------
     >>> [len(configs_of(method, "paper")) for method in ("erm", "mixup", "mixupe", "logistic")]
     [1, 9, 45, 1]
-    >>> configs_of("mixupe", "default")
-    [Config(method='mixupe', alpha=None, eta=None)]
+    >>> configs_of("erm", "default")
+    [Config(method='erm', alpha=None, eta=None)]
     """
-    read = READ_BY[METHODS[method]["method"]] if method in METHODS and grid != "default" else ()
-    alphas = GRIDS[grid]["alpha"] if "alpha" in read else (None,)
-    etas = GRIDS[grid]["eta"] if "eta" in read else (None,)
+    read = READ_BY[METHODS[method]["method"]] if method in METHODS else ()
+    # Rows hold the numbers themselves: the estimator's defaults may change.
+    values = GRIDS.get(grid) or {name: (getattr(MixupEClassifier(), name),) for name in read}
+    alphas = values["alpha"] if "alpha" in read else (None,)
+    etas = values["eta"] if "eta" in read else (None,)
     return [Config(method, alpha, eta) for alpha in alphas for eta in etas]
 
 
@@ -129,8 +133,9 @@ def splits_of(table: Table, kind: str, n_seeds: int) -> list[Split]:
             f"Got splits='task' for {table.name}, which has no splits of its own, but expected an "
             f"OpenML task: use splits='holdout'."
         )
+    kind = f"task {table.task_id}"  # a data set may have several tasks
     return [
-        Split("task", number, number, *_set_aside(train, table.y, 0.2, number), np.asarray(test))
+        Split(kind, number, number, *_set_aside(train, table.y, 0.2, number), np.asarray(test))
         for number, (train, test) in enumerate(table.folds)
     ]
 
@@ -166,6 +171,7 @@ def identity(
     table: Table, split: Split, config: Config, training: Mapping[str, Any], grid: str
 ) -> dict[str, Any]:
     """The part of a row that says which fit it is."""
+    params = training if config.method in METHODS else peers.params_of(config.method, training)
     return {
         **{name: getattr(table, name) for name in ("source", "task_id", "data_id")},
         "dataset": table.name,
@@ -179,7 +185,7 @@ def identity(
         "method": config.method,
         "alpha": config.alpha,
         "eta": config.eta,
-        "params": json.dumps(dict(training), sort_keys=True),
+        "params": json.dumps(dict(params), sort_keys=True),
         "grid": grid,
     }
 
@@ -196,11 +202,10 @@ def jobs_of(
     n_together = max(1, min(TOGETHER, INPUTS_TOGETHER // max(1, table.X.shape[1])))
     for split in splits:
         for method in methods:
-            own = training if method in METHODS else {}
             configs = [
                 config
                 for config in configs_of(method, grid)
-                if not is_done(identity(table, split, config, own, grid))
+                if not is_done(identity(table, split, config, training, grid))
             ]
             for start in range(0, len(configs), n_together):
-                yield Job(table, split, tuple(configs[start : start + n_together]), own, grid)
+                yield Job(table, split, tuple(configs[start : start + n_together]), training, grid)

@@ -1,19 +1,15 @@
-"""The file of results: one line a fit, only ever added to, by one run at a time.
-
-A line is written whole or not at all as far as a reader can tell: a run that was killed in the
-middle of one leaves a torn last line, which the next run cuts off.
-"""
+"""The rows of the benchmark: one line a fit, with all that is needed to run it again."""
 
 import csv
 import io
-import os
 import pathlib
-import warnings
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pandas as pd
-from filelock import FileLock, Timeout
+
+from benchmarks._tabular.append_only import AppendOnly, whole_lines
 
 KEY = ("dataset", "data", "splits", "split", "seed", "method", "alpha", "eta", "params")
 COLUMNS = (
@@ -27,20 +23,30 @@ COLUMNS = (
 AS_TEXT = dict.fromkeys(
     ("source", "dataset", "data", "splits", "method", "params", "grid", "train_losses"), str
 ) | dict.fromkeys(("test_losses", "error", "versions", "commit", "run"), str)
+# Only numbers have holes; an empty text is an empty text.
+_HOLES = {name: [""] for name in COLUMNS if name not in AS_TEXT}
 
 Key = tuple[str, ...]
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
-    """What makes a fit this fit, as text.
+    """What makes a fit this fit, as text; a number is the same however it is written.
 
     Examples
     --------
-    >>> row = dict.fromkeys(KEY, "x") | {"split": 0, "alpha": 0.5, "eta": None}
+    >>> row = dict.fromkeys(KEY, "x") | {"split": 0, "alpha": "1E-03", "eta": None}
     >>> key_of(row)
-    ('x', 'x', 'x', '0', 'x', 'x', '0.5', '', 'x')
+    ('x', 'x', 'x', '0.0', 'x', 'x', '0.001', '', 'x')
     """
-    return tuple("" if row[name] is None else " ".join(str(row[name]).split()) for name in KEY)
+    return tuple(_plain(name, row[name]) for name in KEY)
+
+
+def _plain(name: str, value: Any) -> str:
+    text = "" if value is None else " ".join(str(value).split())
+    if name not in AS_TEXT:
+        with suppress(ValueError):
+            return str(float(text))
+    return text
 
 
 def as_line(row: Mapping[str, Any]) -> str:
@@ -60,40 +66,22 @@ def read_rows(path: pathlib.Path) -> pd.DataFrame:
 
     A torn last line is left out.
     """
-    lines, _ = _whole_lines(path)
-    text = "\n".join(lines) + "\n"
-    frame = pd.read_csv(io.StringIO(text), dtype=AS_TEXT, keep_default_na=False, na_values=_HOLES)
-    return frame.drop_duplicates(list(KEY), keep="last", ignore_index=True)
-
-
-# Only numbers have holes; an empty text is an empty text.
-_HOLES = {name: [""] for name in COLUMNS if name not in AS_TEXT}
-
-
-def _whole_lines(path: pathlib.Path) -> tuple[list[str], int]:
-    """Lines of a file that end, checked, and how many bytes they are."""
-    data = path.read_bytes()
-    end = data.rfind(b"\n") + 1
-    lines = data[:end].decode(errors="replace").splitlines()
-    if lines and lines[0].split(",") != list(COLUMNS):
+    lines = whole_lines(path, COLUMNS)[0] or [",".join(COLUMNS)]
+    text = io.StringIO("\n".join(lines) + "\n")
+    try:
+        rows = pd.read_csv(text, dtype=AS_TEXT, keep_default_na=False, na_values=_HOLES)
+        numbers = [name for name in COLUMNS if name not in AS_TEXT]
+        rows[numbers] = rows[numbers].apply(pd.to_numeric)
+    except ValueError as error:
         raise ValueError(
-            f"Got {path} with the columns {lines[0][:60]!r}..., but expected those of this "
-            f"version's rows: choose another folder for the output."
-        )
-    for number, fields in enumerate(csv.reader(lines), start=1):
-        if len(fields) != len(COLUMNS):
-            raise ValueError(
-                f"Got line {number} of {path} with {len(fields)} values, but expected "
-                f"{len(COLUMNS)}: delete that line, and its fit is run again."
-            )
-    return lines, end
+            f"Got {path} with a value that is no number ({error}), but expected numbers: delete "
+            f"that line, and its fit is run again."
+        ) from error
+    return rows.drop_duplicates(list(KEY), keep="last", ignore_index=True)
 
 
-class RowsFile:
-    """A file of rows that is open for adding, and locked against other runs meanwhile.
-
-    Use it in a ``with`` statement. The lock is the operating system's: it ends with the process,
-    however that ends.
+class RowsFile(AppendOnly):
+    """The file of rows, open for adding; use it in a ``with`` statement.
 
     Parameters
     ----------
@@ -102,66 +90,14 @@ class RowsFile:
     """
 
     def __init__(self, path: pathlib.Path):
-        self.path = path
-        self._lock = FileLock(path.with_suffix(".lock"))
-
-    def __enter__(self) -> "RowsFile":
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            self._lock.acquire(timeout=0)
-        except Timeout:
-            raise ValueError(
-                f"Got the output folder {self.path.parent}, in which another run is writing, but "
-                f"expected one of its own: wait for that run, or choose another folder."
-            ) from None
-        try:
-            self._mend()
-        except BaseException:
-            self._lock.release()
-            raise
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self._lock.release()
-
-    def _mend(self) -> None:
-        """Begin the file, or cut off a line that was never finished."""
-        if not self.path.exists():
-            self._write(",".join(COLUMNS) + "\n")
-            return
-        lines, end = _whole_lines(self.path)
-        n_torn = self.path.stat().st_size - end
-        if n_torn:
-            warnings.warn(
-                f"{self.path} ended in the middle of a row: {n_torn} bytes are cut off, and that "
-                f"fit is run again.",
-                stacklevel=3,
-            )
-            os.truncate(self.path, end)
-        if not lines:
-            self._write(",".join(COLUMNS) + "\n")
+        super().__init__(path, COLUMNS)
 
     def keys(self, *, with_failed: bool = True) -> set[Key]:
         """Keys of the fits that are there already."""
-        lines, _ = _whole_lines(self.path)
-        rows = {key_of(row): row for row in csv.DictReader(lines)}  # the last one of a key counts
+        # The last one of a key counts.
+        rows = {key_of(row): row for row in csv.DictReader(self.lines())}
         return {key for key, row in rows.items() if with_failed or not row["error"]}
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write rows to the disk, all or none."""
-        self._write("".join(as_line(row) for row in rows))
-
-    def _write(self, text: str) -> None:
-        """Add text and wait until it is on the disk; on failure leave the file as it was."""
-        with self.path.open("ab", buffering=0) as file:
-            size, data = file.tell(), text.encode()
-            try:
-                if file.write(data) != len(data):
-                    raise OSError("the disk took only a part of it")
-                os.fsync(file.fileno())
-            except OSError as error:
-                file.truncate(size)
-                raise OSError(
-                    f"Got no room for a row in {self.path} ({error}), but expected a disk with "
-                    f"space: all rows before it are safe, and the same command goes on."
-                ) from error
+        self.write("".join(as_line(row) for row in rows))

@@ -1,24 +1,19 @@
 """From data sets and options to rows on the disk: what is open, who runs it, how long it takes."""
 
-import os
 import pathlib
 import platform
-import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from threading import current_thread, main_thread
 from typing import Any
 
-import joblib
 from tqdm.auto import tqdm
 
-from benchmarks._tabular.fits import Row, run_job
 from benchmarks._tabular.protocol import TRAINING, Job, jobs_of, splits_of
 from benchmarks._tabular.rows import Key, RowsFile, key_of
+from benchmarks._tabular.workers import workers
 from mixupe_sklearn.datasets import Table
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -70,38 +65,6 @@ def versions_of(methods: Sequence[str] = ()) -> str:
     return ", ".join(found)
 
 
-def open_jobs(table: Table, plan: Plan, done: set[Key]) -> list[Job]:
-    """Units of work on a table that the rows do not have yet."""
-    splits = splits_of(table, plan.splits, plan.n_seeds)
-    return list(
-        jobs_of(
-            table,
-            splits,
-            plan.methods,
-            plan.grid,
-            plan.training,
-            is_done=lambda fit: key_of(fit) in done,
-        )
-    )
-
-
-@contextmanager
-def workers(n_jobs: int, scheduler: str | None) -> Iterator[joblib.Parallel]:
-    """Processes of this machine, one thread each, or the workers of a Dask cluster."""
-    arguments = {"return_as": "generator_unordered", "batch_size": 1}
-    if scheduler is not None:
-        from distributed import Client
-
-        with Client(scheduler, timeout=10) as client, joblib.parallel_config("dask"):
-            n_jobs = sum(client.ncores().values()) or 1
-            yield joblib.Parallel(n_jobs=n_jobs, pre_dispatch=2 * n_jobs, **arguments)
-    elif n_jobs == 1:
-        yield joblib.Parallel(n_jobs=1, **arguments)
-    else:
-        with joblib.parallel_config("loky", inner_max_num_threads=1):
-            yield joblib.Parallel(n_jobs=n_jobs, pre_dispatch=2 * n_jobs, **arguments)
-
-
 def run(
     items: Sequence[Item],
     plan: Plan,
@@ -121,32 +84,64 @@ def run(
     note = {"run": datetime.now(UTC).isoformat(timespec="seconds"), "commit": commit()}
     note["versions"] = versions_of(plan.methods)
     done = file.keys(with_failed=not plan.retry_failed)
-    found, not_run = _look_at(items, plan, done)
-    wanted = [item for item in items if found.get(item.name)]
-    with workers(n_jobs, scheduler) as parallel, _bar(sum(found.values()), is_shown) as bar:
-        jobs = (job for item in wanted for job in open_jobs(item.load(), plan, done))
-        owner = os.getpid()
-        for cost, rows in parallel(joblib.delayed(_run_in_worker)(job, owner) for job in jobs):
+    costs, not_run = _look_at(items, plan, set(done), is_shown)
+    wanted = [item for item, cost in zip(items, costs, strict=True) if cost]
+    with workers(n_jobs, scheduler) as crew, _bar(sum(costs), is_shown) as bar:
+        for number, (cost, rows) in enumerate(crew.run(_all_jobs(wanted, plan, done, not_run))):
             file.add(row | note for row in rows)
             bar.set_postfix_str(f"{rows[-1]['dataset']} {rows[-1]['method']}", refresh=False)
-            bar.update(cost)
+            if number == 0:  # the clock begins when the processes are there
+                bar.reset(total=bar.total - cost)
+            else:
+                bar.update(cost)
     return not_run
 
 
+def open_jobs(table: Table, plan: Plan, done: set[Key]) -> list[Job]:
+    """Units of work on a table that are not done yet; from now on they count as done."""
+    splits = splits_of(table, plan.splits, plan.n_seeds)
+    jobs = list(
+        jobs_of(
+            table,
+            splits,
+            plan.methods,
+            plan.grid,
+            plan.training,
+            is_done=lambda fit: key_of(fit) in done,
+        )
+    )
+    # A data set may be asked for twice, by its task and by a suite, say.
+    done |= {key_of(job.identity(config)) for job in jobs for config in job.configs}
+    return jobs
+
+
 def _look_at(
-    items: Sequence[Item], plan: Plan, done: set[Key]
-) -> tuple[dict[str, int], dict[str, str]]:
-    """Load each data set once: the work that is open on it, or why it cannot be had."""
-    found: dict[str, int] = {}
+    items: Sequence[Item], plan: Plan, done: set[Key], is_shown: bool
+) -> tuple[list[int], dict[str, str]]:
+    """Load each data set once: the work that is open on each, and why some cannot be had."""
+    costs: list[int] = []
     not_run: dict[str, str] = {}
-    for item in items:
+    for item in tqdm(items, desc="loading", leave=False, disable=not is_shown):
         try:
-            found[item.name] = sum(job.cost for job in open_jobs(item.load(), plan, done))
-        except (OSError, ValueError, ImportError) as error:
+            costs.append(sum(job.cost for job in open_jobs(item.load(), plan, done)))
+        except Exception as error:
             if item.is_required:
                 raise
+            costs.append(0)
             not_run[item.name] = str(error)
-    return found, not_run
+    return costs, not_run
+
+
+def _all_jobs(
+    items: Sequence[Item], plan: Plan, done: set[Key], not_run: dict[str, str]
+) -> Iterator[Job]:
+    for item in items:
+        try:
+            jobs = open_jobs(item.load(), plan, done)
+        except Exception as error:  # it could be loaded a moment ago; the others go on
+            not_run[item.name] = str(error)
+            continue
+        yield from jobs
 
 
 def _bar(total: int, is_shown: bool) -> Any:
@@ -154,11 +149,3 @@ def _bar(total: int, is_shown: bool) -> Any:
     layout = "{percentage:3.0f} % |{bar}| {elapsed} so far, {remaining} left{postfix}"
     # Without smoothing: jobs take turns in width and length.
     return tqdm(total=total, disable=not is_shown or not total, bar_format=layout, smoothing=0)
-
-
-def _run_in_worker(job: Job, owner: int) -> tuple[int, list[Row]]:
-    is_process_of_its_own = os.getpid() != owner and current_thread() is main_thread()
-    if is_process_of_its_own:
-        # Ctrl-C reaches all processes of a terminal; the one that gave the job out ends the run.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return job.cost, run_job(job)

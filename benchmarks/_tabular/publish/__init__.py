@@ -1,5 +1,6 @@
 """Finished runs sent to an OpenML server, on request."""
 
-from benchmarks._tabular.publish.sending import describe, plan_of, publish
+from benchmarks._tabular.publish.sending import publish
+from benchmarks._tabular.publish.server import check_publishing
 
-__all__ = ["describe", "plan_of", "publish"]
+__all__ = ["check_publishing", "publish"]

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from benchmarks._tabular.protocol import METHODS, Config
-from benchmarks._tabular.publish.ledger import Ledger
+from benchmarks._tabular.publish.ledger import Ledger, LedgerError
 from benchmarks._tabular.publish.runs import (
     FLOW_NAME,
     Task,
@@ -33,10 +33,11 @@ from benchmarks._tabular.publish.server import (
     find_key,
     openml_settings,
 )
-from mixupe_sklearn import MixupEClassifier
+from mixupe_sklearn import MixupEClassifier, __version__
 
-CHOSEN_COLUMNS = ("dataset", "task_id", "method", "alpha", "eta")
-ROWS_COLUMNS = ("dataset", "data", "seed", "method", "alpha", "eta", "params", "test_error")
+FIT = ("dataset", "data", "splits", "method", "alpha", "eta", "params")
+CHOSEN_COLUMNS = (*FIT, "task_id")
+ROWS_COLUMNS = (*FIT, "seed", "test_error")
 TIMEOUT = 60.0
 
 
@@ -60,78 +61,100 @@ class Submission:
         """What the ledger says of it."""
         params = json.dumps(self.params, sort_keys=True)
         names = ("dataset", "task_id", "method")
-        return {name: getattr(self, name) for name in names} | {"params": params}
+        own = {name: getattr(self, name) for name in names}
+        return own | {"version": __version__, "params": params}
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Runs to be sent, and one line for each that is not."""
+class Sent:
+    """Numbers of the runs that are on the server now, and how many were to be there."""
 
-    submissions: Sequence[Submission]
-    left_out: Sequence[str]
+    run_ids: Sequence[int]
+    n_planned: int
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of them are there."""
+        return len(self.run_ids) == self.n_planned
 
 
-def plan_of(chosen: pd.DataFrame, rows: pd.DataFrame) -> Plan:
+def submissions_of(chosen: pd.DataFrame, rows: pd.DataFrame) -> tuple[list[Submission], list[str]]:
     """Check what is to be sent, without asking anybody.
 
     Parameters
     ----------
     chosen : pandas.DataFrame
-        One row for each data set and method, with the alpha and eta that were chosen; with a
-        column ``params`` or ``seed``, these count, else those of the rows.
+        One row for each data set and method, with the alpha and eta that were chosen. Of several
+        on one task, that of the task's own splits is sent, else the last.
     rows : pandas.DataFrame
         The rows of the fits. A configuration without a finished one is refused.
+
+    Returns
+    -------
+    submissions : list of Submission
+        Runs to be sent, one at most for each task and method.
+    left_out : list of str
+        A line for each that is not.
     """
-    for what, frame, names in (("chosen", chosen, CHOSEN_COLUMNS), ("rows", rows, ROWS_COLUMNS)):
-        missing = [name for name in names if name not in frame.columns]
-        if missing:
-            raise ValueError(f"Got {what} without the columns {missing}, but expected them.")
-    submissions, left_out = [], []
-    for choice in chosen.to_dict("records"):
+    _check_columns(chosen, rows)
+    found: dict[tuple[int, str], Mapping[str, Any]] = {}
+    left_out = []
+    # False comes before True, so that the task's own splits replace others.
+    ordered = chosen.sort_values(
+        "splits", key=lambda names: names.str.startswith("task"), kind="stable"
+    )
+    for choice in ordered.to_dict("records"):
+        where = f"{choice['dataset']}, {choice['method']}"
         if pd.isna(choice["task_id"]):
-            left_out.append(f"{choice['dataset']}, {choice['method']}: it is no OpenML task")
+            left_out.append(f"{where}: it is no OpenML task")
         elif choice["method"] not in METHODS:
-            left_out.append(f"{choice['dataset']}, {choice['method']}: it is not of this package")
+            left_out.append(f"{where}: it is not of this package")
         else:
-            submissions.append(_submission(choice, rows))
-    if not submissions:
+            key = int(choice["task_id"]), choice["method"]
+            if key in found:
+                splits = found[key]["splits"]
+                left_out.append(f"{where}, chosen on {splits} splits: another choice is sent")
+            found[key] = choice
+    if not found:
         raise ValueError(
             f"Got {len(chosen)} results, none of which is one of this package's methods on an "
             f"OpenML task, but expected one at least: run the benchmark with --source openml."
         )
-    return Plan(submissions, left_out)
+    return [_submission(choice, rows) for choice in found.values()], left_out
+
+
+def _check_columns(chosen: pd.DataFrame, rows: pd.DataFrame) -> None:
+    for what, frame, names in (("chosen", chosen, CHOSEN_COLUMNS), ("rows", rows, ROWS_COLUMNS)):
+        missing = [name for name in names if name not in frame.columns]
+        if missing:
+            raise ValueError(f"Got {what} without the columns {missing}, but expected them.")
 
 
 def _submission(choice: Mapping[str, Any], rows: pd.DataFrame) -> Submission:
     found = rows[rows["test_error"].notna()]
-    for name in ("dataset", "data", "splits", "method", "alpha", "eta", "params"):
-        if name in choice and name in rows:
-            value = choice[name]
-            found = found[found[name].isna() if pd.isna(value) else found[name] == value]
-    kinds = found[["params", "data"]].drop_duplicates()
+    for name in FIT:
+        value = choice[name]
+        found = found[found[name].isna() if pd.isna(value) else found[name] == value]
     where = f"{choice['dataset']}, {choice['method']}"
-    if len(kinds) != 1:
+    if found.empty:
         raise ValueError(
-            f"Got {len(kinds)} kinds of finished fits of {where} with alpha={choice['alpha']} and "
-            f"eta={choice['eta']}, but expected one: equal data and parameters, in the rows given."
+            f"Got no finished fit of {where} with alpha={choice['alpha']} and "
+            f"eta={choice['eta']}, but expected the rows that it was chosen from."
         )
-    seed = int(choice.get("seed", found["seed"].min()))
     numbers = {k: None if pd.isna(choice[k]) else float(choice[k]) for k in ("alpha", "eta")}
-    params = Config(choice["method"], **numbers).params | json.loads(kinds["params"].item())
-    params |= {"random_state": seed, "device": "cpu"}
+    params = Config(choice["method"], **numbers).params | json.loads(choice["params"])
+    params |= {"random_state": int(found["seed"].min()), "device": "cpu"}
     unknown = sorted(set(params) - set(MixupEClassifier().get_params()))
     if unknown:
         raise ValueError(f"Got params with {unknown} for {where}, but expected the classifier's.")
-    task_id, data = int(choice["task_id"]), kinds["data"].item()
-    return Submission(choice["dataset"], task_id, choice["method"], params, data)
+    task_id = int(choice["task_id"])
+    return Submission(choice["dataset"], task_id, choice["method"], params, choice["data"])
 
 
-def describe(chosen: pd.DataFrame, rows: pd.DataFrame, *, server: str | None = None) -> str:
-    """What would be sent, and where to, in words; nothing is sent, nobody is asked."""
-    return _described(plan_of(chosen, rows), checked_address(server), "yours")
-
-
-def _described(plan: Plan, url: str, key_origin: str) -> str:
+def _described(
+    submissions: Sequence[Submission], left_out: Sequence[str], url: str, key_origin: str
+) -> str:
+    """What will be sent, and where to, in words."""
     lines = [
         f"To {url}, under an API key ({key_origin}), for everybody to see, go:",
         f"- the flow {FLOW_NAME} ({make_flow().external_version}), that is names, defaults and "
@@ -140,12 +163,12 @@ def _described(plan: Plan, url: str, key_origin: str) -> str:
         "accuracy in each fold, and for each test row of the task's own folds the class that is "
         "predicted, the true one, and the probabilities.",
         "Nothing else of the results or of this computer is sent. Each run is trained anew for it, "
-        "with an alpha and eta that were chosen on other splits of the same data.",
+        "with an alpha and eta that were chosen on the benchmark's splits of the same data.",
     ]
-    for item in plan.submissions:
+    for item in submissions:
         shown = ", ".join(f"{name}={value}" for name, value in item.params.items())
         lines.append(f"  {item.title}: {shown}")
-    lines += [f"  not sent: {reason}" for reason in plan.left_out]
+    lines += [f"  not sent: {reason}" for reason in left_out]
     return "\n".join(lines)
 
 
@@ -217,16 +240,17 @@ def publish(
     say: Callable[[str], Any] = print,
     ledger: pathlib.Path,
     timeout: float = TIMEOUT,
-) -> list[int]:
+) -> Sent:
     """Train what was chosen on the tasks' own folds, and send the predictions to a server.
 
     A run that cannot be sent gets one sentence, and the others go on; a refused key ends it, since
-    all others would be trained in vain. The same call again sends what is left.
+    all others would be trained in vain, and so does a disk without room for the ledger. The same
+    call again sends what is left.
 
     Parameters
     ----------
     chosen, rows : pandas.DataFrame
-        What to send; see :func:`plan_of`.
+        What to send; see :func:`submissions_of`.
     server : str or None, default=None
         Address of the server's interface; None is the one in openml's configuration.
     api_key : str or None, default=None
@@ -240,25 +264,30 @@ def publish(
 
     Returns
     -------
-    run_ids : list of int
-        Numbers of the chosen runs that are on the server now, or have been before.
+    sent : Sent
+        Numbers of the chosen runs that are on the server now, or have been before; its
+        ``is_complete`` says whether these are all.
     """
-    plan, url = plan_of(chosen, rows), checked_address(server)
+    submissions, left_out = submissions_of(chosen, rows)
+    url = checked_address(server)
     key, origin = find_key(api_key, url)
-    say(_described(plan, url, origin))
+    say(_described(submissions, left_out, url, origin))
     with (
         Ledger(ledger) as book,
         tempfile.TemporaryDirectory() as cache,
         openml_settings(url, cache),
     ):
-        return _publish_all(plan, Publisher(Server(url, key, timeout), book, cache), say)
+        publisher = Publisher(Server(url, key, timeout), book, cache)
+        return _publish_all(submissions, publisher, say)
 
 
-def _publish_all(plan: Plan, publisher: Publisher, say: Callable[[str], Any]) -> list[int]:
+def _publish_all(
+    submissions: Sequence[Submission], publisher: Publisher, say: Callable[[str], Any]
+) -> Sent:
     run_ids: list[int] = []
-    n_all = len(plan.submissions)
+    n_all = len(submissions)
     try:
-        for item in plan.submissions:
+        for item in submissions:
             try:
                 run_ids.append(publisher.publish(item))
                 say(f"{item.title}: it is run {run_ids[-1]}.")
@@ -266,13 +295,15 @@ def _publish_all(plan: Plan, publisher: Publisher, say: Callable[[str], Any]) ->
                 say(_refused_sentence(item, publisher.server, refused))
                 if refused.is_key:
                     break
+            except LedgerError:
+                raise  # what is sent now would be sent again
             except Exception as error:
                 told = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")
                 say(publisher.server.without_key(f"{item.title}: it was not sent ({told})."))
     finally:  # after an interrupt as well
         way_out = "" if len(run_ids) == n_all else "; the same command again sends the others"
         say(f"{len(run_ids)} of {n_all} runs are on {publisher.server.url}{way_out}.")
-    return run_ids
+    return Sent(run_ids, n_all)
 
 
 def _refused_sentence(item: Submission, server: Server, refused: Refused) -> str:

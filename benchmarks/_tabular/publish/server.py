@@ -195,6 +195,16 @@ def find_key(api_key: str | None, url: str) -> tuple[str, str]:
     )
 
 
+def check_publishing(server: str | None = None, api_key: str | None = None) -> None:
+    """Refuse a server's address, or a missing key, as :func:`publish` would; nobody is asked.
+
+    Examples
+    --------
+    >>> check_publishing("https://test.openml.org/api/v1/xml", api_key="mine")
+    """
+    find_key(api_key, checked_address(server))
+
+
 @contextlib.contextmanager
 def openml_settings(url: str, cache: str) -> Iterator[None]:
     """Let openml work with a server and a cache, and put its configuration back as found.

@@ -1,0 +1,120 @@
+"""Who runs the jobs: this process, processes beside it, or the workers of a Dask cluster."""
+
+import os
+import pathlib
+import signal
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
+from threading import Thread, current_thread, main_thread
+from typing import Any
+
+import joblib
+
+from benchmarks._tabular.fits import Row, run_job
+from benchmarks._tabular.protocol import Job
+from mixupe_sklearn.datasets import Table
+
+Done = tuple[int, list[Row]]
+
+
+class LostWorkersError(RuntimeError):
+    """The processes that ran the jobs are gone."""
+
+
+class Workers:
+    """Runs jobs, in any order, and gives back their rows as they are finished.
+
+    Parameters
+    ----------
+    parallel : joblib.Parallel
+        Hands out the jobs.
+    folder : pathlib.Path or None, default=None
+        Where to lay tables down for processes of this machine, which then read each of them
+        once; None sends them along with each job.
+    """
+
+    def __init__(self, parallel: joblib.Parallel, folder: pathlib.Path | None = None):
+        self.parallel = parallel
+        self.folder = folder
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Done]:
+        """The cost and the rows of each job."""
+        tasks = (joblib.delayed(_run)(self._light(job), job.cost, os.getpid()) for job in jobs)
+        results = iter(self.parallel(tasks))
+        while True:
+            try:
+                done = next(results)
+            except StopIteration:
+                return
+            except Exception as error:  # a fit that fails is a row: this is none of the fits
+                raise LostWorkersError(
+                    f"Got {type(error).__name__}, but expected workers that stay: one was ended, "
+                    f"perhaps since memory ran out (fewer --jobs need less). All rows before it "
+                    f"are safe, and the same command goes on."
+                ) from error
+            yield done
+
+    def _light(self, job: Job) -> Job:
+        if self.folder is None:
+            return job
+        path = self.folder / job.table.fingerprint
+        if not path.exists():
+            joblib.dump(job.table, path)
+        return replace(job, table=path)  # type: ignore[arg-type]
+
+
+@contextmanager
+def workers(n_jobs: int, scheduler: str | None) -> Iterator[Workers]:
+    """Processes of this machine, one thread each, or the workers of a Dask cluster."""
+    # An interrupt leaves jobs unfinished, which joblib takes for a mistake.
+    warnings.filterwarnings("ignore", ".*tasks which were still being processed")
+    arguments = {"return_as": "generator_unordered", "batch_size": 1}
+    if scheduler is not None:
+        from distributed import Client
+
+        with Client(scheduler, timeout=5) as client, joblib.parallel_config("dask"):
+            # With a single job joblib would run all of them here.
+            n_jobs = max(2, sum(client.ncores().values()))
+            yield Workers(joblib.Parallel(n_jobs=n_jobs, pre_dispatch=2 * n_jobs, **arguments))
+    elif n_jobs == 1:
+        yield Workers(joblib.Parallel(n_jobs=1, **arguments))
+    else:
+        with (
+            tempfile.TemporaryDirectory(prefix="mixupe-tables-") as folder,
+            joblib.parallel_config("loky", inner_max_num_threads=1),
+        ):
+            parallel = joblib.Parallel(n_jobs=n_jobs, pre_dispatch=2 * n_jobs, **arguments)
+            yield Workers(parallel, pathlib.Path(folder))
+
+
+def _run(job: Job, cost: int, owner: int) -> Done:
+    if os.getppid() == owner and current_thread() is main_thread():
+        _settle(owner)
+    if isinstance(job.table, pathlib.Path):
+        job = replace(job, table=_table_at(job.table))
+    return cost, run_job(job)
+
+
+@lru_cache(maxsize=1)
+def _table_at(path: pathlib.Path) -> Table:
+    return joblib.load(path)
+
+
+@lru_cache
+def _settle(owner: int) -> None:
+    """Make this process one that ends with its owner, and not before."""
+    # Ctrl-C reaches all processes of a terminal; the one that gave the job out ends the run.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with, args=(os.getppid, owner), daemon=True).start()
+
+
+def _end_with(parent: Callable[[], int], owner: int) -> Any:
+    # A killed owner tells nobody, and its processes would train on for nobody.
+    while parent() == owner:
+        time.sleep(1.0)
+    os._exit(1)
