@@ -1,8 +1,14 @@
 """Rows as a run of the tabular benchmark writes them, with made-up numbers."""
 
+import json
+
 import numpy as np
 import pandas as pd
 
+from benchmarks._tabular.protocol import TRAINING
+from benchmarks._tabular.report.paper import DATA_IDS
+
+PARAMS = json.dumps(TRAINING, sort_keys=True)
 ALPHAS, ETAS = (0.1, 0.5, 1.0), (0.001, 0.1)
 GRID = {
     "erm": [(None, None)],
@@ -14,10 +20,16 @@ GRID = {
 def make_row(dataset="iris", method="erm", alpha=None, eta=None, split=0, **changes):
     """One fit; its errors are 10 % unless they are given."""
     row = {
-        **{"source": "openml", "dataset": dataset, "task_id": 59, "data_id": 61},
-        **{"data": f"{dataset}-fingerprint", "n_rows": 150, "n_features": 4, "n_classes": 3},
+        **{"source": "openml", "dataset": dataset, "task_id": 59},
+        **{
+            "data_id": DATA_IDS.get(dataset, 1),
+            "data": f"{dataset}-fingerprint",
+            "n_rows": 150,
+            "n_features": 4,
+            "n_classes": 3,
+        },
         **{"splits": "holdout", "split": split, "seed": split, "method": method},
-        **{"alpha": alpha, "eta": eta, "params": '{"max_epochs": 3}', "grid": "reduced"},
+        **{"alpha": alpha, "eta": eta, "params": PARAMS, "grid": "reduced"},
         **{"valid_error": 10.0, "test_error": 10.0, "valid_log_loss": 0.3, "test_log_loss": 0.3},
         **{"test_balanced_accuracy": 0.9, "test_ece": 0.05, "fit_seconds": 0.5},
         **{"predict_seconds": 0.001, "n_together": 1, "train_losses": "1.1 0.8 0.6"},

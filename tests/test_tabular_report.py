@@ -1,6 +1,7 @@
 """The report of the tabular benchmark: what it says, in which formats, and what it escapes."""
 
 import itertools
+import json
 import re
 from xml.etree import ElementTree
 
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 from tabular_rows import make_row, make_rows
 
+from benchmarks._tabular.protocol import TRAINING, configs_of
 from benchmarks._tabular.report import make_report, paper
 from benchmarks._tabular.report.formats import as_latex, as_terminal
 from benchmarks._tabular.report.results import choose
@@ -80,9 +82,104 @@ def test_a_users_table_is_not_compared_with_the_paper_for_its_name(tmp_path):
     assert "7.29" not in report.html.read_text()
 
 
+def test_other_data_of_the_same_name_are_not_compared_with_the_paper(tmp_path):
+    report = make_report(make_rows(["abalone"], data_id=183), tmp_path)
+    assert "diff." not in report.terminal
+    assert "34.91" not in report.html.read_text()
+
+
 def test_a_partly_finished_grid_is_marked(tmp_path):
-    assert "in part" in make_report(make_rows(grid="paper"), tmp_path).terminal
-    assert "in part" not in make_report(make_rows(grid="reduced"), tmp_path).terminal
+    rows = [
+        make_row("iris", method, config.alpha, config.eta, grid="any")
+        for method in paper.METHODS
+        for config in configs_of(method, "paper")
+    ]
+    assert "in part" not in make_report(frame(*rows), tmp_path).terminal
+    assert "in part" in make_report(frame(*rows[:-1]), tmp_path).terminal
+
+
+def test_data_sets_of_the_paper_without_rows_are_listed(tmp_path):
+    rows = make_rows(list(paper.FIGURES)[:10], ["erm"])
+    lines = make_report(rows, tmp_path, not_run={"volkert": "no copy"}).terminal.splitlines()
+    assert len([line for line in lines if line.endswith("  not run: no rows")]) == 4
+    assert any(line.split() == ["volkert", "not", "run:", "no", "copy"] for line in lines)
+    # Who asks for one task does not want to hear of the other fourteen.
+    assert "not run" not in make_report(make_rows(["iris"], ["erm"]), tmp_path).terminal
+    for source in ("embedded", "csv"):
+        other = make_rows(["iris"], ["erm"], source=source, data_id=None)
+        assert "not run" not in make_report(other, tmp_path).terminal
+
+
+def test_a_protocol_that_is_not_the_papers_is_told_beside_the_table(tmp_path):
+    rows = make_rows(["iris"], ["erm", "mixup"])
+    assert "not the paper's" not in make_report(rows, tmp_path).terminal
+    short = rows.assign(params=json.dumps(TRAINING | {"max_epochs": 3}, sort_keys=True))
+    told = "The protocol is not the paper's: max_epochs 3 instead of 25."
+    report = make_report(short, tmp_path)
+    assert told in report.terminal
+    assert "max_epochs 3 instead of 25." in report.html.read_text()
+    folds = make_report(rows.assign(splits="task 59"), tmp_path).terminal
+    assert "not the paper's: splits task 59 instead of five holdouts." in " ".join(folds.split())
+
+
+def test_a_tie_of_all_methods_has_no_winner(tmp_path):
+    rows = make_rows(["a", "b"], ["erm", "mixup", "logistic"], test_error=5.0)
+    text = make_report(rows, tmp_path).markdown.read_text()
+    assert (
+        "ERM and Mixup and Logistic regression have the lowest mean test error equally often "
+        "(a tie counts for each): on 2." in text
+    )
+    assert "most often" not in text
+
+
+def test_the_stricter_choice_stands_beside_the_papers(tmp_path):
+    # Alpha 0.1 is best by the mean, but on split 1 alpha 0.5 is.
+    fits = [(0.1, 0, 1.0, 20.0), (0.1, 1, 3.0, 30.0), (0.5, 0, 9.0, 50.0), (0.5, 1, 2.0, 60.0)]
+    rows = [
+        make_row(name, "mixup", a, split=s, valid_error=v, test_error=e)
+        for name in ("a", "b")
+        for a, s, v, e in fits
+    ]
+    rows += [
+        make_row(name, "mixupe", 0.1, 0.1, split=s, test_error=e)
+        for name, e in (("a", 26.0), ("b", 24.0))
+        for s in (0, 1)
+    ]
+    text = make_report(frame(*rows), tmp_path).markdown.read_text()
+    before, after = text.split("## Chosen anew on each split")
+    assert "at or below Mixup's on 1 of 2 (below on 1)" in before
+    assert "a row that is tested in one split may help to choose in another" in after
+    assert "at or below Mixup's on 2 of 2 (below on 2)" in after
+    assert "| a | 40.00 ± 28.28 | **26.00 ± 0.00** |" in after
+    alone = make_report(make_rows(methods=["erm"]), tmp_path).markdown.read_text()
+    assert "Chosen anew" not in alone
+
+
+def test_time_is_that_of_the_whole_search(tmp_path):
+    report = make_report(make_rows(fit_seconds=2.0), tmp_path)
+    text, page = report.markdown.read_text(), report.html.read_text()
+    lines = [re.split(r" *\| *", line) for line in text.split("Other metrics")[-1].splitlines()]
+    seconds = {line[2]: line[6:8] for line in lines if len(line) == 10 and line[1] == "iris"}
+    assert seconds == {"ERM": ["2", "2"], "Mixup": ["2", "6"], "MixupE": ["2", "12"]}
+    assert "Fits of one search: ERM 1, Mixup 3, MixupE 6." in page
+    assert "Seconds of the search and test error on iris: ERM 2 s" in page
+    assert "MixupE 12 s" in page
+
+
+def test_fits_on_splits_that_are_not_shared_are_told(tmp_path):
+    more = make_row(split=2, test_error=99.0)
+    text = make_report(pd.concat([make_rows(), frame(more)]), tmp_path).markdown.read_text()
+    assert "Fits on other splits, which are left aside: 1." in text
+    assert "left aside" not in make_report(make_rows(), tmp_path).markdown.read_text()
+
+
+def test_two_kinds_of_ranks_stand_side_by_side(tmp_path):
+    names = list("abcdefg")
+    few = {"n_splits": 1, "train_losses": "", "fit_seconds": None}
+    rows = pd.concat([make_rows(names, **few), make_rows(names[:5], ["logistic"], **few)])
+    text = make_report(rows, tmp_path).markdown.read_text()
+    assert "Friedman's test of 3 methods on 7 data sets" in text
+    assert "Friedman's test of 4 methods on 5 data sets" in text
 
 
 def test_equal_rows_give_equal_bytes(tmp_path):
@@ -110,7 +207,7 @@ def svgs_of(page):
 def test_figures_are_well_formed_labelled_and_do_not_share_ids(report):
     page = report.html.read_text()
     figures = svgs_of(page)
-    assert len(figures) == page.count("<figure>") == 1 + 4 * 6 + 1
+    assert len(figures) == page.count("<figure>") == 2 + 4 * 6 + 1
     for figure in figures:
         root = ElementTree.fromstring(figure)
         assert root.get("role") == "img"
@@ -233,7 +330,7 @@ CASES = {
     "one split": (make_rows(n_splits=1), "mean over 1 split)"),
     "no mixupe": (
         make_rows(["iris", "cmc"], ["erm", "mixup"]),
-        "has the lowest mean test error most often",
+        "ERM and Mixup have the lowest mean test error equally often",
     ),
     "only peers": (
         make_rows(methods=["logistic"], train_losses="", test_losses=""),

@@ -8,9 +8,22 @@ import pytest
 from scipy import stats
 from tabular_rows import make_row
 
+from benchmarks._tabular.protocol import configs_of
 from benchmarks._tabular.report import paper
-from benchmarks._tabular.report.results import choose, count_at_or_below, error_table, win_tie_loss
-from benchmarks._tabular.report.statistics import compare_pairs, compare_ranks, signed_rank_p
+from benchmarks._tabular.report.results import (
+    choose,
+    choose_per_split,
+    count_at_or_below,
+    error_table,
+    win_tie_loss,
+)
+from benchmarks._tabular.report.statistics import (
+    compare_all_ranks,
+    compare_pairs,
+    compare_ranks,
+    signed_rank_p,
+)
+from mixupe_sklearn.datasets.openml import PAPER_TASKS
 
 
 def frame(*rows):
@@ -72,9 +85,112 @@ def test_a_configuration_without_all_splits_is_not_chosen():
     assert (chosen["alpha"], chosen["n_configurations"]) == (0.1, 1)
 
 
-def test_a_method_without_a_split_that_others_have_has_no_result():
-    rows = [make_row(split=0), make_row(split=1), make_row(method="logistic", split=0)]
-    assert choose(frame(*rows))["method"].tolist() == ["erm"]
+def on_splits(method, splits, **changes):
+    return [make_row(method=method, split=s, test_error=10.0 + s, **changes) for s in splits]
+
+
+def test_one_more_seed_of_a_method_changes_nothing():
+    rows = on_splits("erm", range(3)) + on_splits("mixup", range(3), alpha=0.1)
+    more = make_row(split=3, valid_error=0.0, test_error=90.0)
+    pd.testing.assert_frame_equal(choose(frame(*rows, more)), choose(frame(*rows)))
+
+
+def test_methods_are_compared_on_the_splits_that_they_share():
+    rows = on_splits("erm", [0, 1, 2, 3]) + on_splits("logistic", [1, 2, 3, 4])
+    chosen = choose(frame(*rows))
+    assert chosen["method"].tolist() == ["erm", "logistic"]
+    assert chosen["test_error"].tolist() == [12.0, 12.0]
+    assert chosen["n_splits"].tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("few", [[0], [0, 1], [7, 8, 9]], ids=["one", "half", "others"])
+def test_a_method_that_shares_too_few_splits_has_no_result(few):
+    rows = on_splits("erm", range(4)) + on_splits("logistic", few)
+    chosen = choose(frame(*rows))
+    assert chosen["method"].tolist() == ["erm"]
+    assert chosen["n_splits"].tolist() == [4]
+
+
+@pytest.mark.parametrize("method", ["mixup", "logistic"])
+def test_params_of_one_method_do_not_compete(method):
+    rows = [make_row(method=method), make_row(method=method, params='{"lr": 1.0}', valid_error=1)]
+    with pytest.raises(ValueError, match=f"Got 2 params of {method} on iris .*expected one"):
+        choose(frame(*rows))
+    assert len(choose(frame(rows[0], rows[1] | {"method": "erm"}))) == 2
+    failed = {"error": "boom", "valid_error": None, "test_error": None}
+    assert len(choose(frame(rows[0], rows[1] | failed))) == 1
+
+
+def test_the_stricter_choice_is_made_on_each_split_alone():
+    # By mean and split: alpha, valid_error, valid_log_loss, test_error on splits 0, 1 and 2.
+    numbers = {
+        0.1: [(1.0, 0.3, 10.0), (9.0, 0.3, 20.0), (5.0, 0.3, 1.0)],
+        0.5: [(4.0, 0.3, 50.0), (2.0, 0.3, 31.0), (5.0, 0.2, 40.0)],
+    }
+    rows = [
+        make_row(
+            method="mixup", alpha=a, split=s, valid_error=v, valid_log_loss=loss, test_error=test
+        )
+        for a, fits in numbers.items()
+        for s, (v, loss, test) in enumerate(fits)
+    ]
+    # This one would be chosen on split 0, but lacks the others.
+    rows.append(make_row(method="mixup", alpha=2.0, valid_error=0.0, test_error=99.0))
+    rows += [make_row(split=s, test_error=30.0) for s in range(3)]
+    strict = choose_per_split(frame(*rows)).set_index("method")
+    # Split 0 takes 0.1, split 1 takes 0.5, and so does split 2, by its log loss.
+    assert strict.loc["mixup", "test_error"] == np.mean([10.0, 31.0, 40.0])
+    assert strict.loc["mixup", "test_error_std"] == np.std([10.0, 31.0, 40.0], ddof=1)
+    assert strict.loc["erm", ["test_error", "n_splits"]].tolist() == [30.0, 3]
+    # The mean over splits takes 0.5 for all.
+    assert choose(frame(*rows))["test_error"].tolist() == [30.0, np.mean([50.0, 31.0, 40.0])]
+
+
+def test_the_seconds_of_a_search_are_those_of_all_its_fits_on_one_split():
+    seconds = {0.1: (1.0, 3.0), 0.5: (10.0, 30.0)}
+    rows = [
+        make_row(method="mixup", alpha=a, split=s, fit_seconds=t, valid_error=a)
+        for a, times in seconds.items()
+        for s, t in enumerate(times)
+    ]
+    chosen = choose(frame(*rows)).iloc[0]
+    assert (chosen["fit_seconds"], chosen["search_seconds"]) == (2.0, 22.0)
+
+
+def grid_rows(method, grid, label="paper"):
+    return [make_row("iris", method, c.alpha, c.eta, grid=label) for c in configs_of(method, grid)]
+
+
+def test_the_grid_is_told_by_the_configurations_that_are_there():
+    for grid in ("paper", "reduced", "default"):
+        for method in ("mixup", "mixupe"):
+            rows = grid_rows(method, grid, label="any")
+            assert choose(frame(*rows))["grid"].tolist() == [grid]
+    assert choose(frame(*grid_rows("mixupe", "paper")[1:]))["grid"].tolist() == ["in part"]
+    assert choose(frame(make_row(grid="reduced")))["grid"].tolist() == ["paper"]
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "data_id", "expected"),
+    [
+        ("openml", "abalone", 1557, "abalone"),
+        ("openml", "abalone", 183, ""),
+        ("openml", "iris", None, ""),
+        ("embedded", "iris", None, "iris"),
+        ("embedded", "balance-scale", None, "balance-scale"),
+        ("embedded", "digits", None, ""),
+        ("csv", "iris", None, ""),
+        ("csv", "iris", 61, ""),
+    ],
+)
+def test_data_of_the_paper_are_known_by_more_than_their_name(source, name, data_id, expected):
+    chosen = choose(frame(make_row(name, source=source, data_id=data_id)))
+    assert chosen["in_paper"].tolist() == [expected]
+
+
+def test_every_data_set_of_the_paper_has_its_number():
+    assert list(paper.DATA_IDS) == list(paper.FIGURES) == list(PAPER_TASKS)
+    assert paper.DATA_IDS["abalone"] == PAPER_TASKS["abalone"].number
 
 
 def test_of_equal_keys_the_last_row_counts():
@@ -187,6 +303,22 @@ def test_a_method_on_few_data_sets_does_not_keep_the_others_from_being_ranked():
     errors.loc[2:, "logistic"] = np.nan
     test = compare_ranks(errors)
     assert (test.n_sets, test.left_out) == (6, ("logistic",))
+
+
+def test_a_peer_on_few_data_sets_takes_none_from_the_papers_methods():
+    errors = pd.DataFrame(
+        np.random.default_rng(0).uniform(size=(9, 4)),
+        columns=["erm", "mixup", "mixupe", "logistic"],
+    )
+    errors.loc[5:, "logistic"] = np.nan
+    first, second = compare_all_ranks(errors)
+    assert (first.n_sets, sorted(first.ranks.index)) == (9, ["erm", "mixup", "mixupe"])
+    assert (second.n_sets, len(second.ranks)) == (5, 4)
+    errors.loc[2:, "logistic"] = np.nan
+    (only,) = compare_all_ranks(errors)
+    assert (only.n_sets, only.left_out) == (9, ("logistic",))
+    (only,) = compare_all_ranks(errors[["erm", "mixup", "mixupe"]])
+    assert (only.n_sets, only.left_out) == (9, ())
 
 
 def test_equal_errors_have_no_ranks():

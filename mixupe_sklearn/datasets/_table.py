@@ -12,7 +12,7 @@ import pandas as pd
 Fold = tuple[np.ndarray, np.ndarray]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Table:
     """Rows, their classes, and where they come from.
 
@@ -36,8 +36,10 @@ class Table:
     Examples
     --------
     >>> table = Table("two", pd.DataFrame({"size": [1.0, 2.0]}), np.array(["a", "b"]), "csv")
-    >>> table.n_rows, table.n_classes, len(table.fingerprint)
-    (2, 2, 12)
+    >>> table
+    Table('two' from csv: 2 rows, 1 columns, 2 classes)
+    >>> len(table.fingerprint)
+    12
     """
 
     name: str
@@ -47,6 +49,10 @@ class Table:
     task_id: int | None = None
     data_id: int | None = None
     folds: Sequence[Fold] | None = None
+
+    def __repr__(self) -> str:
+        size = f"{self.n_rows} rows, {self.X.shape[1]} columns, {self.n_classes} classes"
+        return f"Table({self.name!r} from {self.source}: {size})"
 
     @property
     def n_rows(self) -> int:

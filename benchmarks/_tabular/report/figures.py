@@ -48,7 +48,7 @@ def _log_axis(axis: Any, values: Sequence[float]) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def draw_ranks(test: RankTest) -> Picture:
+def draw_ranks(test: RankTest, name: str) -> Picture:
     """Demsar's diagram: average ranks on a line; bars join methods that do not differ."""
     styles = styles_of(list(test.ranks.index))
     labels = {name: label_of(name) for name in test.ranks.index}
@@ -71,9 +71,9 @@ def draw_ranks(test: RankTest) -> Picture:
         axes.set_xlim(1, len(labels))
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         _draw_critical_difference(axes, test)
-        svg = to_svg(figure, "ranks", _ranks_text(test), styles.values())
+        svg = to_svg(figure, name, _ranks_text(test), styles.values())
     return Picture(
-        "Critical-difference diagram",
+        f"Critical-difference diagram of {len(labels)} methods",
         f"Average ranks over {test.n_sets} data sets (left is better)."
         f" Methods joined by a bar do not differ by Nemenyi's test at 5 %; CD is how far apart two "
         f"ranks must be.",
@@ -107,14 +107,13 @@ def draw_map(table: pd.DataFrame, chosen: pd.Series, name: str) -> Picture:
         Begins all ids of the SVG.
     """
     alphas, etas = (sorted(table[column].unique()) for column in ("alpha", "eta"))
-    best = table[["alpha", "eta", "valid_error"]].groupby(["alpha", "eta"]).min().reset_index()
-    low, high = best["valid_error"].min(), best["valid_error"].max()
+    low, high = table["valid_error"].min(), table["valid_error"].max()
     titles = {}
     with look():
         figure = _new(3.5, 0.95 + 0.27 * len(etas))
         axes = figure.subplots()
         axes.grid(False)
-        for place, cell in enumerate(best.itertuples()):
+        for place, cell in enumerate(table.itertuples()):
             colour = COLOURS(0.0 if high == low else (cell.valid_error - low) / (high - low))
             corner = (alphas.index(cell.alpha), etas.index(cell.eta))
             axes.add_patch(Rectangle(corner, 1, 1, color=colour, linewidth=0, gid=f"cell{place}"))
@@ -169,7 +168,7 @@ def draw_alphas(table: pd.DataFrame, name: str) -> Picture:
             by_alpha = rows.groupby("alpha")["valid_error"].min()
             drawn: Any = {"color": style.light, "linestyle": style.dashes}
             if by_alpha.empty:
-                axes.axhline(rows["valid_error"].min(), **drawn)
+                axes.axhline(rows["valid_error"].iloc[0], **drawn)
             else:
                 axes.plot(by_alpha.index, by_alpha, marker=style.marker, markersize=4, **drawn)
         axes.set_xscale("log")
@@ -229,29 +228,28 @@ def _losses_text(fits: pd.DataFrame, curves: dict, methods: Sequence[str]) -> st
 
 
 def draw_times(chosen: pd.DataFrame, name: str) -> Picture:
-    """Test error against the seconds of one fit, for each method on one data set."""
-    rows = chosen[chosen["fit_seconds"] > 0]
-    methods = order_methods(list(rows["method"]))
+    """Test error against the seconds of the whole search, for each method on one data set."""
+    methods = order_methods(list(chosen["method"]))
     text = ", ".join(
-        f"{label_of(row.method)} {seconds(row.fit_seconds)} s and {row.test_error:.2f} %"
-        for row in rows.itertuples()
+        f"{label_of(row.method)} {seconds(row.search_seconds)} s and {row.test_error:.2f} %"
+        for row in chosen.itertuples()
     )
-    label = f"Fit seconds and test error on {chosen['set'].iloc[0]}: {text}."
-    svg = _scatter(rows.set_index("method"), "test_error", "test error (%)", name, label)
+    label = f"Seconds of the search and test error on {chosen['set'].iloc[0]}: {text}."
+    svg = _scatter(chosen.set_index("method"), "test_error", "test error (%)", name, label)
     return Picture(str(chosen["set"].iloc[0]), "", svg, methods)
 
 
 def draw_mean_times(chosen: pd.DataFrame, ranks: pd.Series) -> Picture:
     """Average rank against seconds (geometric mean over data sets), for each method."""
-    logs = np.log(chosen["fit_seconds"].where(chosen["fit_seconds"] > 0))
-    points = pd.DataFrame({"fit_seconds": np.exp(logs.groupby(chosen["method"]).mean())})
-    points = points.loc[list(ranks.index)].assign(rank=ranks).dropna()
+    logs = np.log(chosen["search_seconds"])
+    points = pd.DataFrame({"search_seconds": np.exp(logs.groupby(chosen["method"]).mean())})
+    points = points.reindex(ranks.index).assign(rank=ranks).dropna()
     label = "Average rank and seconds: " + ", ".join(
-        f"{label_of(str(row.Index))} {row.rank:.2f} and {seconds(row.fit_seconds)} s"
+        f"{label_of(str(row.Index))} {row.rank:.2f} and {seconds(row.search_seconds)} s"
         for row in points.itertuples()
     )
     svg = _scatter(points, "rank", "average rank", "times-all", label)
-    return Picture("All data sets", "average rank, mean seconds", svg, list(points.index))
+    return Picture("Over data sets", "average rank, mean seconds", svg, list(points.index))
 
 
 def _scatter(points: pd.DataFrame, column: str, title: str, name: str, label: str) -> str:
@@ -262,7 +260,7 @@ def _scatter(points: pd.DataFrame, column: str, title: str, name: str, label: st
         for row in points.itertuples():
             style = styles[row.Index]
             axes.errorbar(
-                row.fit_seconds,
+                row.search_seconds,
                 getattr(row, column),
                 yerr=_deviation(row, column),
                 marker=style.marker,
@@ -273,12 +271,12 @@ def _scatter(points: pd.DataFrame, column: str, title: str, name: str, label: st
                 elinewidth=1.0,
             )
         axes.set_xscale("log")
-        low, high = points["fit_seconds"].min() / 1.6, points["fit_seconds"].max() * 1.6
+        low, high = points["search_seconds"].min() / 1.6, points["search_seconds"].max() * 1.6
         axes.set_xlim(low, high)
         _log_axis(axes.xaxis, [low, high])
         axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
         axes.margins(y=0.15)
-        axes.set_xlabel("seconds of one fit (log scale)")
+        axes.set_xlabel("seconds of the search (log scale)")
         axes.set_ylabel(title)
         return to_svg(figure, name, label, styles.values())
 

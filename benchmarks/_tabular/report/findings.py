@@ -1,15 +1,19 @@
 """What the rows say: what was chosen, how methods compare, and the outcome in words."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
-from benchmarks._tabular.report import paper, tables
+from benchmarks._tabular.protocol import METHODS, TRAINING
+from benchmarks._tabular.report import paper
 from benchmarks._tabular.report.results import (
     as_printed,
     choose_from,
+    choose_per_split_from,
     clean,
+    comparable,
     count_at_or_below,
     error_table,
     label_of,
@@ -18,7 +22,7 @@ from benchmarks._tabular.report.results import (
     win_tie_loss,
 )
 from benchmarks._tabular.report.sheets import number, span
-from benchmarks._tabular.report.statistics import RankTest, compare_pairs, compare_ranks
+from benchmarks._tabular.report.statistics import RankTest, compare_all_ranks, compare_pairs
 
 
 @dataclass(frozen=True)
@@ -26,10 +30,12 @@ class Findings:
     """All that the report is made of."""
 
     fits: pd.DataFrame
+    used: pd.DataFrame
     configurations: pd.DataFrame
     chosen: pd.DataFrame
+    strict: pd.DataFrame
     errors: pd.DataFrame
-    ranks: RankTest | str
+    ranks: Sequence[RankTest | str]
     pairs: pd.DataFrame | str
     command: str
     not_run: Mapping[str, str]
@@ -38,18 +44,28 @@ class Findings:
 def find(rows: pd.DataFrame, command: str, not_run: Mapping[str, str]) -> Findings:
     """Choose, compare and test."""
     fits = clean(rows)
-    chosen = choose_from(fits)
+    used = comparable(fits)
+    chosen = choose_from(used)
     errors = error_table(chosen)
     return Findings(
         fits,
-        summarise(fits),
+        used,
+        summarise(used),
         chosen,
+        choose_per_split_from(used),
         errors,
-        compare_ranks(errors),
+        compare_all_ranks(errors),
         compare_pairs(errors),
         one_line(command),
-        not_run,
+        _without_rows(fits) | dict(not_run),
     )
+
+
+def _without_rows(fits: pd.DataFrame) -> dict[str, str]:
+    """The paper's data sets that have no rows, where the rows are of most of the paper's."""
+    there = set(fits.loc[fits["source"] == "openml", "in_paper"])
+    missing = {name: "no rows" for name in paper.FIGURES if name not in there}
+    return missing if len(missing) < len(paper.FIGURES) / 2 else {}
 
 
 def lead(found: Findings) -> list[str]:
@@ -57,12 +73,25 @@ def lead(found: Findings) -> list[str]:
     n_sets = len(found.errors)
     if n_sets == 0:
         return [f"There is no result yet: {counts_of_fits(found.fits)}."]
-    if n_sets == 1:
-        return [_lead_of_one(found.chosen)]
-    sentences = [_lead_of_many(found)]
-    if "mixupe" in found.errors and _paper_sets(found.chosen):
+    sentences = [_lead_of_one(found.chosen) if n_sets == 1 else _lead_of_many(found)]
+    if n_sets > 1 and "mixupe" in found.errors and _paper_sets(found.chosen):
         sentences.append(_paper_counts(found.chosen))
-    return sentences
+    return [*sentences, *filter(None, [other_protocol(found.fits)])]
+
+
+def other_protocol(fits: pd.DataFrame) -> str:
+    """A sentence on what was done otherwise than in the paper's protocol, or none."""
+    networks = fits[fits["method"].isin(METHODS)]
+    params = [json.loads(text) for text in networks["params"].unique()]
+    told = {
+        f"{name} {value} instead of {TRAINING[name]}"
+        for own in params
+        for name, value in own.items()
+        if name in TRAINING and value != TRAINING[name]
+    }
+    others = sorted(set(fits["splits"]) - {"holdout"})
+    told |= {f"splits {', '.join(others)} instead of five holdouts"} if others else set()
+    return f"The protocol is not the paper's: {'; '.join(sorted(told))}." if told else ""
 
 
 def counts_of_fits(fits: pd.DataFrame) -> str:
@@ -86,30 +115,34 @@ def _lead_of_one(chosen: pd.DataFrame) -> str:
 
 def _lead_of_many(found: Findings) -> str:
     errors = found.errors
+    compared = compare_in_words(errors)
+    if compared:
+        return f"On {len(errors)} data sets, the mean test error of MixupE is {compared}."
+    n_best = errors.eq(errors.min(axis=1), axis=0).sum()
+    best = [label_of(method) for method in errors if n_best[method] == n_best.max()]
+    how = "has the lowest mean test error most often"
+    if len(best) > 1:
+        how = "have the lowest mean test error equally often (a tie counts for each)"
+    return f"On {len(errors)} data sets, {' and '.join(best)} {how}: on {n_best.max()}."
+
+
+def compare_in_words(errors: pd.DataFrame) -> str:
+    """On how many data sets MixupE is at or below Mixup and ERM, within a sentence."""
     counts = {other: count_at_or_below(errors, "mixupe", other) for other in ("mixup", "erm")}
-    parts = [
+    return ", and ".join(
         f"at or below {label_of(other)}'s on {count} of {n_sets} "
         f"(below on {win_tie_loss(errors, 'mixupe', other)[0]})"
         for other, (count, n_sets) in counts.items()
         if n_sets
-    ]
-    if parts:
-        return (
-            f"On {len(errors)} data sets, the mean test error of MixupE is {', and '.join(parts)}."
-        )
-    n_best = errors.eq(errors.min(axis=1), axis=0).sum().sort_values(ascending=False, kind="stable")
-    return (
-        f"On {len(errors)} data sets, {label_of(n_best.index[0])} has the lowest mean test error "
-        f"most often: on {n_best.iloc[0]}."
     )
 
 
 def _paper_sets(chosen: pd.DataFrame) -> list[str]:
     """Data sets of the paper's for which all its methods have a result here."""
     return [
-        rows["dataset"].iloc[0].lower()
+        rows["in_paper"].iloc[0]
         for _, rows in chosen.groupby("set", sort=False)
-        if tables.is_in_paper(rows) and set(paper.METHODS) <= set(rows["method"])
+        if rows["in_paper"].iloc[0] and set(paper.METHODS) <= set(rows["method"])
     ]
 
 

@@ -7,7 +7,7 @@ UAI 2023, section "Tabular Datasets": test error in percent, mean and deviation 
 
 from typing import NamedTuple
 
-METHODS = ("erm", "mixup", "mixupe")
+from benchmarks._tabular.protocol import PAPER_METHODS as METHODS
 
 
 class Figure(NamedTuple):
@@ -41,23 +41,60 @@ FIGURES = {
 }
 
 
+# Numbers of the data at OpenML: others go by the same names.
+DATA_IDS = {
+    "arrhythmia": 5,
+    "letter": 6,
+    "balance-scale": 11,
+    "mfeat-factors": 12,
+    "mfeat-fourier": 14,
+    "mfeat-karhunen": 16,
+    "mfeat-morphological": 18,
+    "mfeat-zernike": 22,
+    "cmc": 23,
+    "optdigits": 28,
+    "pendigits": 32,
+    "iris": 61,
+    "mnist_784": 554,
+    "abalone": 1557,
+    "volkert": 41166,
+}
+# Tables that come with the package and are the paper's.
+EMBEDDED = ("iris", "balance-scale")
+
+
+def name_of(source: str, name: str, data_id: float) -> str:
+    """What the paper calls a data set; blank if it is none of the paper's.
+
+    Examples
+    --------
+    >>> name_of("openml", "abalone", 1557), name_of("openml", "abalone", 183)
+    ('abalone', '')
+    >>> name_of("embedded", "iris", float("nan")), name_of("csv", "iris", float("nan"))
+    ('iris', '')
+    """
+    if source == "embedded":
+        return name if name in EMBEDDED else ""
+    return next((n for n, i in DATA_IDS.items() if source == "openml" and i == data_id), "")
+
+
 def figure_of(name: str, method: str) -> Figure | None:
     """The paper's figure for a data set and a method, or None where it has none.
 
     Examples
     --------
-    >>> figure_of("Mnist_784", "mixupe")
+    >>> figure_of("mnist_784", "mixupe")
     Figure(mean=2.56, deviation=0.14)
     >>> figure_of("wine", "mixupe") is None
     True
     """
-    return FIGURES.get(name.lower(), {}).get(method)
+    return FIGURES.get(name, {}).get(method)
 
 
 def place_of(name: str) -> int:
     """Which line of the paper's table a data set has; those that it lacks come last."""
     names = list(FIGURES)
-    return names.index(name.lower()) if name.lower() in names else len(names)
+    return names.index(name) if name in names else len(names)
 
 
 def count_below(method: str, other: str, names: list[str] | None = None) -> int:
@@ -68,5 +105,5 @@ def count_below(method: str, other: str, names: list[str] | None = None) -> int:
     >>> count_below("mixupe", "mixup"), count_below("mixupe", "erm"), len(FIGURES)
     (10, 14, 15)
     """
-    chosen = FIGURES if names is None else [name.lower() for name in names]
+    chosen = FIGURES if names is None else names
     return sum(FIGURES[name][method].mean < FIGURES[name][other].mean for name in chosen)

@@ -11,21 +11,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks._tabular.protocol import configs_of
 from benchmarks._tabular.report import paper
+from benchmarks._tabular.rows import AS_TEXT, COLUMNS, KEY
 
-KEY = ["dataset", "data", "splits", "split", "seed", "method", "alpha", "eta", "params"]
-TEXTS = ["source", "dataset", "data", "splits", "method", "params", "grid"]
-TEXTS += ["train_losses", "test_losses", "error", "versions", "commit", "run"]
 METRICS = ["valid_error", "test_error", "valid_log_loss", "test_log_loss"]
 METRICS += ["test_balanced_accuracy", "test_ece", "fit_seconds", "predict_seconds"]
-NUMBERS = ["task_id", "data_id", "n_rows", "n_features", "n_classes", "split", "seed"]
-NUMBERS += ["alpha", "eta", "n_together", *METRICS]
 # What is said of a data set, the same in all its rows.
 ABOUT = ["dataset", "source", "splits", "data", "task_id", "data_id"]
-ABOUT += ["n_rows", "n_features", "n_classes"]
+ABOUT += ["n_rows", "n_features", "n_classes", "in_paper"]
+# What makes a configuration, and by what the lowest of equal ones is told.
+CONFIG = ["set", "method", "alpha", "eta", "params"]
+TIES = ["valid_log_loss", "alpha", "eta"]
 # Rows hold rounded percentages: means that are this close are of the same number of wrong answers.
 SAME = 1e-4
-GRIDS = ["paper", "reduced", "default"]
 # The methods in the order of tables and figures; others follow by name.
 LABELS = {
     "erm": "ERM",
@@ -66,21 +65,29 @@ def clean(rows: pd.DataFrame) -> pd.DataFrame:
     """Check the rows, keep the last of each key, name the data sets, and mark what failed.
 
     Adds ``set``, the name of a data set in the report (that of the data set, with its splits or
-    source where several share it), and ``has_failed``.
+    source where several share it), ``in_paper``, its name in the paper's table or blank, and
+    ``has_failed``.
     """
-    missing = [name for name in [*TEXTS, *NUMBERS] if name not in rows]
+    missing = [name for name in COLUMNS if name not in rows]
     if missing:
         raise ValueError(
             f"Got rows without {', '.join(missing)}, but expected all columns that a run writes."
         )
-    fits = pd.DataFrame({name: [one_line(text) for text in rows[name]] for name in TEXTS})
-    for name in NUMBERS:
-        fits[name] = _numbers(rows[name])
-    fits = fits.drop_duplicates(KEY, keep="last").reset_index(drop=True)
+    fits = pd.DataFrame(
+        {
+            name: [one_line(text) for text in rows[name]]
+            if name in AS_TEXT
+            else _numbers(rows[name])
+            for name in COLUMNS
+        }
+    )
+    fits = fits.drop_duplicates(list(KEY), keep="last", ignore_index=True)
     is_silent = fits["error"].eq("") & fits[["valid_error", "test_error"]].isna().any(axis=1)
     fits.loc[is_silent, "error"] = "the row has no error rate"
     fits["has_failed"] = fits["error"].ne("")
     fits["set"] = _names_of_sets(fits)
+    about = zip(fits["source"], fits["dataset"], fits["data_id"], strict=True)
+    fits["in_paper"] = pd.Series([paper.name_of(*of_row) for of_row in about], dtype=str)
     return fits
 
 
@@ -118,30 +125,56 @@ def _names_of_sets(fits: pd.DataFrame) -> pd.Series:
     return names
 
 
-def summarise(fits: pd.DataFrame) -> pd.DataFrame:
-    """Means over the splits of each configuration: one row per data set, method, alpha, eta.
+def comparable(fits: pd.DataFrame) -> pd.DataFrame:
+    """Fits that did not fail, on the splits that the methods of their data set share.
 
-    ``is_complete`` says whether a configuration has a fit for every split of the data set, with
-    every seed that its method has there; only such ones may be chosen.
+    Adds ``n_common``, the number of these splits.
     """
     good = fits[~fits["has_failed"]]
-    keys = ["set", "method", "alpha", "eta", "params"]
-    groups = good.groupby(keys, dropna=False, sort=False)
-    means = groups[[*METRICS, "n_together"]].mean()
+    _check_params(good)
+    parts = [good.assign(n_common=0).iloc[:0]]
+    for _, group in good.groupby("set", sort=False):
+        pairs = pd.Series(list(zip(group["split"], group["seed"], strict=True)), group.index)
+        common = _common_splits(
+            [set(pairs[group["method"] == method]) for method in order_methods(group["method"])]
+        )
+        parts.append(group[pairs.isin(common)].assign(n_common=len(common)))
+    return pd.concat(parts)
+
+
+def _common_splits(splits: Sequence[set]) -> set:
+    """Splits that all have, but for those who would leave no more than half to the others."""
+    by_size = sorted(splits, key=len, reverse=True)
+    common = by_size[0]
+    for own in by_size:
+        if len(common & own) > len(by_size[0]) / 2:
+            common = common & own
+    return common
+
+
+def _check_params(good: pd.DataFrame) -> None:
+    for (name, method), group in good.groupby(["set", "method"], sort=False):
+        params = list(dict.fromkeys(group["params"]))
+        if len(params) > 1:
+            raise ValueError(
+                f"Got {len(params)} params of {method} on {name} ({'; '.join(params)}), but "
+                f"expected one: give the rows of one protocol."
+            )
+
+
+def summarise(used: pd.DataFrame) -> pd.DataFrame:
+    """Means over the splits of each configuration: one row per data set, method, alpha, eta.
+
+    ``is_complete`` says whether a configuration has a fit for each of the splits that are
+    compared (see ``comparable``); only such ones may be chosen.
+    """
+    groups = used.groupby(CONFIG, dropna=False, sort=False)
+    means = groups[[*METRICS, "n_together", "n_common"]].mean()
     deviations = groups[METRICS].std(ddof=1).add_suffix("_std")
     table = pd.concat([means, deviations], axis=1)
     table["n_splits"] = groups.size()
-    table["n_different_splits"] = groups["split"].nunique()
-    table = table.reset_index()
-    pairs = good.drop_duplicates(["set", "method", "split", "seed"])
-    n_pairs = pairs.groupby(["set", "method"]).size().rename("n_needed")
-    n_different = good.groupby("set")["split"].nunique().rename("n_different_needed")
-    table = table.merge(n_pairs.reset_index(), on=["set", "method"])
-    table = table.merge(n_different.reset_index(), on="set")
-    table["is_complete"] = table["n_splits"].eq(table["n_needed"]) & table["n_different_splits"].eq(
-        table["n_different_needed"]
-    )
-    return table.drop(columns=["n_needed", "n_different_needed", "n_different_splits"])
+    table["is_complete"] = table["n_splits"].eq(table.pop("n_common"))
+    return table.reset_index()
 
 
 def choose(rows: pd.DataFrame) -> pd.DataFrame:
@@ -159,27 +192,28 @@ def choose(rows: pd.DataFrame) -> pd.DataFrame:
     -------
     chosen : pandas.DataFrame
         One row per data set and method: ``set`` (its name in the report), what is known of the
-        data set, ``method``, ``alpha``, ``eta``, ``params``, ``grid``, ``n_splits`` (fits that
-        the means are over), ``n_configurations`` (complete ones), and the mean of every metric,
-        with its deviation over the splits under the same name and ``_std``.
+        data set, ``method``, ``alpha``, ``eta``, ``params``, ``grid`` (the one of which all
+        configurations are complete, or "in part"), ``n_splits`` (fits that the means are over),
+        ``n_configurations`` (complete ones), ``search_seconds`` (of all of them on one split), and
+        the mean of every metric, with its deviation over the splits under the same name and
+        ``_std``.
     """
-    return choose_from(clean(rows))
+    return choose_from(comparable(clean(rows)))
 
 
-def choose_from(fits: pd.DataFrame) -> pd.DataFrame:
-    """As ``choose``, for rows that are clean."""
-    table = summarise(fits)
+def choose_from(used: pd.DataFrame) -> pd.DataFrame:
+    """As ``choose``, for rows that are clean and comparable."""
+    table = summarise(used)
     table = table[table["is_complete"]].drop(columns="is_complete")
     groups = table.groupby(["set", "method"], sort=False)
     table["n_configurations"] = groups["alpha"].transform("size")
-    table = table[table["valid_error"] <= groups["valid_error"].transform("min") + SAME]
-    table = table.sort_values(["valid_log_loss", "alpha", "eta", "params"])
-    table = table.drop_duplicates(["set", "method"])
-    about = fits.drop_duplicates("set", keep="last")[["set", *ABOUT]]
-    grids = fits.groupby(["set", "method"])["grid"].agg(_largest).reset_index()
-    table = table.merge(about, on="set").merge(grids, on=["set", "method"])
+    table["search_seconds"] = groups["fit_seconds"].transform("sum", min_count=1)
+    grids = {key: _grid_of(str(key[1]), group) for key, group in groups}
+    table = _lowest(table, ["set", "method"])
+    table["grid"] = [grids[key] for key in zip(table["set"], table["method"], strict=True)]
+    table = table.merge(used.drop_duplicates("set", keep="last")[["set", *ABOUT]], on="set")
     order = {name: number for number, name in enumerate(order_methods(table["method"]))}
-    table["line"] = table["dataset"].map(paper.place_of)
+    table["line"] = table["in_paper"].map(paper.place_of)
     table["place"] = table["method"].map(order)
     table = table.sort_values(["line", "set", "place"], ignore_index=True)
     table = table.drop(columns=["line", "place"])
@@ -187,8 +221,49 @@ def choose_from(fits: pd.DataFrame) -> pd.DataFrame:
     return table[[*front, *[name for name in table if name not in front]]]
 
 
-def _largest(grids: pd.Series) -> str:
-    return next((name for name in GRIDS if (grids == name).any()), grids.iloc[0])
+def _lowest(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Of each group the row with the lowest validation error, ties settled."""
+    lowest = table.groupby(keys)["valid_error"].transform("min")
+    return table[table["valid_error"] <= lowest + SAME].sort_values(TIES).drop_duplicates(keys)
+
+
+def _grid_of(method: str, complete: pd.DataFrame) -> str:
+    """The grid of which a method has all configurations; "in part" if there is none."""
+    here = {_pair(row.alpha, row.eta) for row in complete.itertuples()}
+    grids = {
+        grid: {_pair(config.alpha, config.eta) for config in configs_of(method, grid)}
+        for grid in ("paper", "reduced", "default")
+    }
+    if here >= grids["paper"]:
+        return "paper"
+    return next((grid for grid, pairs in grids.items() if here == pairs), "in part")
+
+
+def _pair(*numbers: float | None) -> tuple[float | None, ...]:
+    return tuple(None if value is None or math.isnan(value) else value for value in numbers)
+
+
+def choose_per_split(rows: pd.DataFrame) -> pd.DataFrame:
+    """The stricter choice: anew on each split, by the validation error of that split alone.
+
+    Candidates and ties are those of ``choose``.
+
+    Returns
+    -------
+    chosen : pandas.DataFrame
+        One row per data set and method: ``set``, ``method``, ``n_splits``, and the mean
+        ``test_error`` over the splits with its deviation, ``test_error_std``.
+    """
+    return choose_per_split_from(comparable(clean(rows)))
+
+
+def choose_per_split_from(used: pd.DataFrame) -> pd.DataFrame:
+    """As ``choose_per_split``, for rows that are clean and comparable."""
+    size = used.groupby(CONFIG, dropna=False)["split"].transform("size")
+    fits = _lowest(used[size == used["n_common"]], ["set", "method", "split", "seed"])
+    errors = fits.groupby(["set", "method"])["test_error"]
+    table = errors.agg(n_splits="size", test_error="mean", test_error_std="std")
+    return table.reset_index()
 
 
 def as_printed(value: float) -> float:
@@ -218,10 +293,9 @@ def win_tie_loss(errors: pd.DataFrame, method: str, other: str) -> tuple[int, in
     return int((difference < 0).sum()), int((difference == 0).sum()), int((difference > 0).sum())
 
 
-def chosen_fits(fits: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
+def chosen_fits(used: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
     """The single fits of the chosen configurations."""
-    keys = ["set", "method", "alpha", "eta", "params"]
-    return fits[~fits["has_failed"]].merge(chosen[keys], on=keys)
+    return used.merge(chosen[CONFIG], on=CONFIG)
 
 
 def mean_curve(texts: Sequence[str]) -> np.ndarray:

@@ -8,8 +8,14 @@ import pandas as pd
 
 from benchmarks._tabular.report import figures, paper, tables
 from benchmarks._tabular.report.figures import Picture
-from benchmarks._tabular.report.findings import Findings, counts_of_fits
-from benchmarks._tabular.report.results import chosen_fits, label_of, one_line, order_methods
+from benchmarks._tabular.report.findings import Findings, compare_in_words, counts_of_fits
+from benchmarks._tabular.report.results import (
+    chosen_fits,
+    error_table,
+    label_of,
+    one_line,
+    order_methods,
+)
 from benchmarks._tabular.report.sheets import Sheet, p_value
 from benchmarks._tabular.report.statistics import LEVEL, RankTest
 
@@ -47,8 +53,8 @@ def make_sections(found: Findings) -> list[Section]:
     """All sections; those that have nothing to say are left out, or say why."""
     if found.errors.empty:
         return [_errors(found), _making(found)]
-    sections = [_errors(found), _wins(found), _ranks(found), _pairs(found), _choice(found)]
-    sections += [_losses(found), _times(found), _metrics(found), _making(found)]
+    sections = [_errors(found), _strict(found), _wins(found), _ranks(found), _pairs(found)]
+    sections += [_choice(found), _losses(found), _times(found), _metrics(found), _making(found)]
     return [section for section in sections if section]
 
 
@@ -69,7 +75,30 @@ def _errors(found: Findings) -> Section:
         "For each data set and method, alpha and eta are those with the lowest mean validation "
         "error; the table shows the test error of that configuration. Test errors choose nothing."
     ]
+    n_aside = len(found.fits) - int(found.fits["has_failed"].sum()) - len(found.used)
+    if n_aside:
+        sentences.append(
+            f"Only the splits that the methods of a data set share count; the table says how many. "
+            f"Fits on other splits, which are left aside: {n_aside}."
+        )
     return Section("errors", "Test error", sentences, [sheet for sheet in sheets if sheet])
+
+
+def _strict(found: Findings) -> Section | None:
+    """What comes of a choice that sees no row that is tested in the same choice."""
+    if (found.chosen["n_configurations"] == 1).all() or (found.chosen["n_splits"] == 1).all():
+        return None
+    sentences = [
+        "Above, one pair of alpha and eta is chosen by the mean over all splits, which is the "
+        "paper's protocol as we read it. The splits are of the same rows, so a row that is tested "
+        "in one split may help to choose in another. Here the choice is stricter: on each split "
+        "by the validation error of that split alone, which has none of the rows tested there."
+    ]
+    compared = compare_in_words(error_table(found.strict))
+    if compared:
+        sentences.append(f"Chosen so, the mean test error of MixupE is {compared}.")
+    sheet = tables.strict_sheet(found.strict, list(found.errors.index))
+    return Section("strict", "Chosen anew on each split", sentences, [sheet])
 
 
 def _wins(found: Findings) -> Section | None:
@@ -78,9 +107,21 @@ def _wins(found: Findings) -> Section | None:
 
 
 def _ranks(found: Findings) -> Section:
-    test = found.ranks
-    if isinstance(test, str):
-        return Section("ranks", "Average ranks", [test])
+    sentences: list[str] = []
+    sheets, pictures = [], []
+    for place, test in enumerate(found.ranks):
+        if isinstance(test, str):
+            sentences.append(test)
+            continue
+        name = "ranks" if place == 0 else "ranks-all"
+        sentences += _rank_sentences(test)
+        sheets.append(tables.ranks_sheet(test, name))
+        pictures.append(figures.draw_ranks(test, name))
+    galleries = [Gallery("", pictures, "wide")] if pictures else []
+    return Section("ranks", "Average ranks", sentences, sheets, galleries)
+
+
+def _rank_sentences(test: RankTest) -> list[str]:
     verdict = "the ranks differ" if test.p_value < LEVEL else "no difference is shown"
     sentences = [
         f"Friedman's test of {len(test.ranks)} methods on {test.n_sets} data sets: chi-squared = "
@@ -91,8 +132,7 @@ def _ranks(found: Findings) -> Section:
     if test.left_out:
         names = ", ".join(map(label_of, test.left_out))
         sentences.append(f"Left out, as they ran on too few of the data sets: {names}.")
-    gallery = Gallery("", [figures.draw_ranks(test)], "wide")
-    return Section("ranks", "Average ranks", sentences, [tables.ranks_sheet(test)], [gallery])
+    return [" ".join(sentences)]
 
 
 def _equals(value: float) -> str:
@@ -153,7 +193,7 @@ def _alphas(chosen: pd.DataFrame, complete: pd.DataFrame) -> Gallery:
 
 
 def _losses(found: Findings) -> Section:
-    fits = chosen_fits(found.fits, found.chosen)
+    fits = chosen_fits(found.used, found.chosen)
     drawn = [
         figures.draw_losses(fits[fits["set"] == name], f"losses-{place}")
         for place, name in enumerate(found.errors.index)
@@ -171,21 +211,26 @@ def _losses(found: Findings) -> Section:
 
 
 def _times(found: Findings) -> Section | None:
-    timed = found.chosen[found.chosen["fit_seconds"] > 0]
+    timed = found.chosen[found.chosen["search_seconds"] > 0]
     if timed.empty:
         return None
     pictures = [
         figures.draw_times(rows, f"times-{place}")
         for place, (_, rows) in enumerate(timed.groupby("set", sort=False))
     ]
-    sentences = ["Test error against the seconds of one fit: left and low is best."]
-    if isinstance(found.ranks, RankTest):
-        pictures.insert(0, figures.draw_mean_times(timed, found.ranks.ranks))
+    sentences = [
+        "Test error against the seconds of the whole search of a method on one split, all its "
+        f"configurations together, a mean over the splits: left and low is best. Fits of one "
+        f"search: {tables.count_fits(timed)}."
+    ]
+    test = found.ranks[-1]
+    if isinstance(test, RankTest):
+        shared = found.errors[list(test.ranks.index)].dropna().index
+        pictures.insert(0, figures.draw_mean_times(timed[timed["set"].isin(shared)], test.ranks))
         sentences.append(
-            "Over all data sets it is the average rank, and seconds are a geometric mean."
+            f"The first figure has the average rank over {test.n_sets} data sets instead, and the "
+            f"geometric mean of the seconds."
         )
-    if (timed["n_together"] > 1).any():
-        sentences.append("Networks that trained together as one: seconds are the share of one.")
     gallery = Gallery(" ".join(sentences), pictures, "markers")
     return Section("times", "Time against error", galleries=[gallery])
 
@@ -211,7 +256,7 @@ def _making(found: Findings) -> Section:
     return Section(
         "making",
         "How this was made",
-        [_SOURCE] if _has_paper(found.chosen) else [],
+        [_SOURCE] if found.chosen["in_paper"].any() else [],
         [sheet for sheet in sheets if sheet and sheet.rows],
         facts={name: one_line(text) for name, text in facts.items() if text},
     )
@@ -221,10 +266,6 @@ _SOURCE = (
     "The paper's figures are those of its table of tabular data sets: Zou et al., “MixupE: "
     "Understanding and Improving Mixup from Directional Derivative Perspective”, UAI 2023."
 )
-
-
-def _has_paper(chosen: pd.DataFrame) -> bool:
-    return any(tables.is_in_paper(rows) for _, rows in chosen.groupby("set"))
 
 
 def _different(column: pd.Series) -> list[str]:

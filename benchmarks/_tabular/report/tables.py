@@ -11,6 +11,7 @@ from benchmarks._tabular.report.results import (
     error_table,
     label_of,
     one_line,
+    order_methods,
     win_tie_loss,
 )
 from benchmarks._tabular.report.sheets import (
@@ -27,7 +28,9 @@ from benchmarks._tabular.report.sheets import (
 )
 from benchmarks._tabular.report.statistics import RankTest
 
-CAPTION = "Test error in percent: mean ± deviation over the splits; the lowest in bold."
+CAPTION = (
+    "Test error in percent: mean ± sample standard deviation over the splits; the lowest in bold."
+)
 # Reasons of failures that are listed; the number of failures counts all.
 MAX_FAILURES = 30
 
@@ -38,8 +41,7 @@ def error_sheet(chosen: pd.DataFrame, remarks: Mapping[str, str]) -> Sheet:
     ``remarks`` are of data sets that have no errors: a line each, which says why.
     """
     methods = list(error_table(chosen))
-    named = {name: is_in_paper(rows) for name, rows in chosen.groupby("set")}
-    beside = [m for m in methods if m in paper.METHODS and any(named.values())]
+    beside = [m for m in methods if m in paper.METHODS and chosen["in_paper"].any()]
     columns = [Column("Data set", is_number=False)]
     for method in methods:
         group = [Column(head, label_of(method)) for head in ("ours", "paper", "diff.")]
@@ -57,12 +59,6 @@ def _sets(chosen: pd.DataFrame) -> list[str]:
     return list(dict.fromkeys(chosen["set"]))
 
 
-def is_in_paper(rows: pd.DataFrame) -> bool:
-    """Whether a data set is one of the paper's; a user's table may only be called like one."""
-    first = rows.iloc[0]
-    return first["source"] != "csv" and first["dataset"].lower() in paper.FIGURES
-
-
 def _error_caption(beside: Sequence[str]) -> str:
     return CAPTION + (
         " Beside ours, the paper's own figures, and the difference ours - paper." if beside else ""
@@ -71,14 +67,17 @@ def _error_caption(beside: Sequence[str]) -> str:
 
 def _error_notes(chosen: pd.DataFrame) -> list[str]:
     meanings = {
-        "in part": "of the paper's values of alpha and eta, only some are finished yet.",
+        "in part": "of the paper's values of alpha and eta, only some are finished.",
         "reduced": "fewer values of alpha and eta than in the paper.",
         "default": "one configuration, with the estimator's defaults.",
     }
     grids = "/".join(grid_of(rows) for _, rows in chosen.groupby("set")).split("/")
     notes = [f"Grid “{name}”: {text}" for name, text in meanings.items() if name in grids]
     if error_table(chosen).isna().any(axis=None):
-        notes.append("n/a: no configuration of the method has a fit for every split.")
+        notes.append(
+            "n/a: the method was not run, or no configuration of it has a fit for every split that "
+            "counts."
+        )
     return notes
 
 
@@ -88,9 +87,7 @@ def _error_row(rows: pd.DataFrame, methods: Sequence[str], beside: Sequence[str]
     counts = [int(n) for n in rows["n_splits"]]
     cells = [Cell(rows["set"].iloc[0])]
     for method in methods:
-        figure = None
-        if is_in_paper(rows):
-            figure = paper.figure_of(rows["dataset"].iloc[0], method)
+        figure = paper.figure_of(rows["in_paper"].iloc[0], method)
         ours = by_method.loc[method] if method in by_method.index else None
         cells.append(_our_cell(ours, lowest))
         if method in beside:
@@ -113,29 +110,19 @@ def _our_cell(ours: pd.Series | None, lowest: float) -> Cell:
 
 
 def grid_of(rows: pd.DataFrame) -> str:
-    """The grid that a data set's methods were chosen from, and whether all of it is there."""
-    searched = rows[rows["method"].map(lambda name: len(_paper_configs(name)) > 1)]
-    names = list(dict.fromkeys((searched if len(searched) else rows)["grid"]))
-    is_part = any(
-        row.grid == "paper" and row.n_configurations < len(_paper_configs(row.method))
-        for row in searched.itertuples()
-    )
-    return "in part" if is_part else "/".join(names)
-
-
-def _paper_configs(method: str) -> list:
-    return configs_of(method, "paper")
+    """The grid that a data set's methods were chosen from; blank where none has a choice."""
+    grids = [row.grid for row in rows.itertuples() if len(configs_of(row.method, "paper")) > 1]
+    return "in part" if "in part" in grids else "/".join(dict.fromkeys(grids))
 
 
 def paper_differences(chosen: pd.DataFrame) -> dict[str, tuple[float, int]]:
     """Mean distance of our test errors from the paper's, by method, and over how many sets."""
     found: dict[str, list[float]] = {}
-    for _, rows in chosen.groupby("set", sort=False):
-        for row in rows.itertuples():
-            figure = paper.figure_of(row.dataset, row.method) if is_in_paper(rows) else None
-            if figure:
-                distance = abs(as_printed(row.test_error) - figure.mean)
-                found.setdefault(row.method, []).append(distance)
+    for row in chosen.itertuples():
+        figure = paper.figure_of(row.in_paper, row.method)
+        if figure:
+            distance = abs(as_printed(row.test_error) - figure.mean)
+            found.setdefault(row.method, []).append(distance)
     return {
         method: (sum(found[method]) / len(found[method]), len(found[method]))
         for method in paper.METHODS
@@ -156,6 +143,24 @@ def distance_sheet(chosen: pd.DataFrame) -> Sheet | None:
             [Cell(label_of(m)), Cell(number(mean)), Cell(str(n))]
             for m, (mean, n) in distances.items()
         ],
+    )
+
+
+def strict_sheet(strict: pd.DataFrame, sets: Sequence[str]) -> Sheet:
+    """Test errors of the stricter choice, the data sets in the order of ``sets``."""
+    methods = list(error_table(strict))
+    rows = []
+    for name in sets:
+        part = strict[strict["set"] == name]
+        ours, lowest = part.set_index("method"), part["test_error"].map(as_printed).min()
+        cells = [_our_cell(ours.loc[m] if m in ours.index else None, lowest) for m in methods]
+        rows.append([Cell(name), *cells])
+    return Sheet(
+        "strict",
+        "Test error in percent with alpha and eta chosen anew on each split: mean ± deviation over "
+        "the splits; the lowest in bold.",
+        [Column("Data set", is_number=False), *(Column(label_of(m)) for m in methods)],
+        rows,
     )
 
 
@@ -180,7 +185,7 @@ def wins_sheet(errors: pd.DataFrame) -> Sheet | None:
     )
 
 
-def ranks_sheet(ranks: RankTest) -> Sheet:
+def ranks_sheet(ranks: RankTest, name: str) -> Sheet:
     """Average ranks, and Nemenyi's p value of each pair."""
     methods = list(ranks.ranks.index)
     columns = [Column("Method", is_number=False), Column("Average rank")]
@@ -189,8 +194,11 @@ def ranks_sheet(ranks: RankTest) -> Sheet:
     for method in methods:
         pairs = ["·" if m == method else p_value(ranks.pairs.loc[method, m]) for m in methods]
         rows.append([Cell(label_of(method)), Cell(number(ranks.ranks[method])), *map(Cell, pairs)])
-    caption = f"Average ranks over {ranks.n_sets} data sets (1 is the lowest error; ties share)."
-    return Sheet("ranks", caption, columns, rows)
+    caption = (
+        f"Average ranks of {len(methods)} methods over {ranks.n_sets} data sets (1 is the lowest "
+        f"error; ties share)."
+    )
+    return Sheet(name, caption, columns, rows)
 
 
 def pairs_sheet(pairs: pd.DataFrame) -> Sheet:
@@ -246,7 +254,7 @@ def chosen_sheet(chosen: pd.DataFrame) -> Sheet | None:
 
 def metrics_sheet(chosen: pd.DataFrame) -> Sheet:
     """The other metrics of what was chosen."""
-    heads = ["Log loss", "Balanced accuracy", "ECE", "Fit seconds", "Predict seconds"]
+    heads = ["Log loss", "Balanced accuracy", "ECE", "Fit (s)", "Search (s)", "Predict (s)"]
     columns = [Column("Data set", is_number=False), Column("Method", is_number=False)]
     rows = [
         [
@@ -256,22 +264,38 @@ def metrics_sheet(chosen: pd.DataFrame) -> Sheet:
             Cell(plus_minus(row.test_balanced_accuracy, row.test_balanced_accuracy_std, 3)),
             Cell(plus_minus(row.test_ece, row.test_ece_std, 3)),
             Cell(seconds(row.fit_seconds)),
+            Cell(seconds(row.search_seconds)),
             Cell(seconds(row.predict_seconds)),
         ]
         for row in chosen.itertuples()
     ]
     notes = ["ECE: expected calibration error. Balanced accuracy and ECE are between 0 and 1."]
+    notes.append(f"Search: seconds of all fits of a method on one split ({count_fits(chosen)}).")
     if (chosen["n_together"] > 1).any():
+        together = order_methods(list(chosen.loc[chosen["n_together"] > 1, "method"]))
+        names = ", ".join(map(label_of, together))
         notes.append(
-            "Networks that trained together as one: fit seconds are the share of a single one."
+            f"Fit: where networks trained together as one ({names}), it is the share of a single "
+            f"one: compare searches, not shares."
         )
     return Sheet(
         "metrics",
-        "Other metrics on the test rows: mean ± deviation; seconds are means of single fits.",
+        "Other metrics on the test rows: mean ± deviation; seconds are means over the splits.",
         [*columns, *map(Column, heads)],
         rows,
         notes,
     )
+
+
+def count_fits(chosen: pd.DataFrame) -> str:
+    """How many fits a search on one split takes, by method, within a sentence."""
+    counts = {
+        label_of(method): span(
+            [int(n) for n in chosen.loc[chosen["method"] == method, "n_configurations"]]
+        )
+        for method in order_methods(list(chosen["method"]))
+    }
+    return ", ".join(f"{label} {count}" for label, count in counts.items())
 
 
 def data_sheet(fits: pd.DataFrame) -> Sheet:
@@ -280,7 +304,9 @@ def data_sheet(fits: pd.DataFrame) -> Sheet:
     heads = {name: head for name, head in heads.items() if fits[name].notna().any()}
     heads |= {"n_rows": "Rows", "n_features": "Columns", "n_classes": "Classes"}
     rows = []
-    for name, group in fits.groupby("set", sort=False):
+    places = fits["in_paper"].map(paper.place_of)
+    ordered = fits.iloc[places.argsort(kind="stable")]
+    for name, group in ordered.groupby("set", sort=False):
         last = group.iloc[-1]
         about = [str(name), last["source"], *(number(last[column], 0) for column in heads)]
         counts = [len(group), int(group["has_failed"].sum())]
@@ -290,7 +316,7 @@ def data_sheet(fits: pd.DataFrame) -> Sheet:
         "data",
         "Data sets, and how many fits the rows hold of each.",
         [*texts, *map(Column, [*heads.values(), "Fits", "Failed"])],
-        sorted(rows, key=lambda row: paper.place_of(row[0].text)),
+        rows,
     )
 
 
