@@ -11,7 +11,12 @@ from benchmarks._tabular.running import Item, Plan, run
 from mixupe_sklearn.datasets import Table
 
 # Enough epochs that a run of two processes lasts some seconds.
-PLAN = Plan(("erm", "mixup", "mixupe"), n_seeds=2, training={"max_epochs": 12, "batch_size": 10})
+PLAN = Plan(
+    ("erm", "mixup", "mixupe"),
+    grid="reduced",
+    n_seeds=4,
+    training={"max_epochs": 12, "batch_size": 10},
+)
 
 
 def two_tables():
@@ -28,12 +33,12 @@ def two_tables():
         yield Table(name, X, y, "embedded")
 
 
-def main(path):
-    """Run all fits into a file, in two processes."""
+def main(path, n_jobs):
+    """Run all fits into a file."""
     items = [Item(table.name, lambda table=table: table) for table in two_tables()]
     with RowsFile(path) as file:
-        run(items, PLAN, file, n_jobs=2, is_shown=False)
+        run(items, PLAN, file, n_jobs=n_jobs, is_shown=False)
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]))
+    main(pathlib.Path(sys.argv[1]), int(sys.argv[2]))
