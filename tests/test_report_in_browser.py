@@ -9,7 +9,8 @@ from tabular_rows import make_rows
 
 from benchmarks._tabular.report import make_report
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 if CHROMIUM is None and "CI" not in os.environ:
     pytest.skip("chromium is not installed", allow_module_level=True)
 

@@ -11,7 +11,8 @@ import pytest
 import sklearn
 
 import mixupe_sklearn
-from benchmarks._tabular.report.results import choose
+from benchmarks._tabular.report import make_report
+from benchmarks._tabular.report.results import choose, count_at_or_below, error_table
 from benchmarks._tabular.rows import read_rows
 from mixupe_sklearn.modules import MLP
 
@@ -171,17 +172,30 @@ def test_readme_is_short_and_names_the_two_commands():
     assert "make test" in readme
 
 
-def test_the_table_of_the_readme_is_that_of_the_committed_rows():
+@pytest.fixture(scope="module")
+def committed_rows():
+    return read_rows(ROOT / "benchmarks" / "results" / "tabular" / "rows.csv")
+
+
+def test_the_table_of_the_readme_is_that_of_the_committed_rows(committed_rows):
     readme = (ROOT / "README.md").read_text()
-    chosen = choose(read_rows(ROOT / "benchmarks" / "results" / "tabular" / "rows.csv"))
+    chosen = choose(committed_rows)
     assert chosen["dataset"].nunique() == 14
     for dataset, part in chosen.groupby("dataset"):
         row = part.set_index("method").loc[["erm", "mixup", "mixupe"]]
         lowest = row["test_error"].round(2).min()
         cells = [
-            f"**{mean:.2f}** ± {deviation:.2f}"
-            if round(mean, 2) == lowest
-            else f"{mean:.2f} ± {deviation:.2f}"
+            f"{f'**{mean:.2f}**' if round(mean, 2) == lowest else f'{mean:.2f}'} ± {deviation:.2f}"
             for mean, deviation in zip(row["test_error"], row["test_error_std"], strict=True)
         ]
         assert f"| {dataset} | {' | '.join(cells)} |" in readme
+    for other, label in (("mixup", "Mixup"), ("erm", "ERM")):
+        count, n_sets = count_at_or_below(error_table(chosen), "mixupe", other)
+        assert f"at or below {label} on {count} of {n_sets}" in readme
+
+
+def test_the_committed_report_is_that_of_the_committed_rows(committed_rows, tmp_path):
+    folder = ROOT / "benchmarks" / "results" / "tabular"
+    command = (folder / "commands.txt").read_text().strip()
+    report = make_report(committed_rows, tmp_path, command=command)
+    assert report.markdown.read_text() == (folder / "report.md").read_text()
