@@ -46,3 +46,40 @@ def several_labels(digits):
     """Three yes/no questions about a digit: even, above four, prime."""
     X, y = digits
     return X[:600], np.column_stack([y % 2 == 0, y > 4, np.isin(y, [2, 3, 5, 7])])[:600].astype(int)
+
+
+@pytest.fixture(scope="module")
+def running():
+    """A server on this machine that speaks OpenML's language."""
+    from openml_server import OpenMLServer
+
+    with OpenMLServer() as server:
+        yield server
+
+
+@pytest.fixture
+def server(running, monkeypatch):
+    """That server as the configured one, without faults, and with short waits between tries."""
+    import openml
+
+    from mixupe_sklearn.datasets import _openml_web
+
+    running.mend()
+    monkeypatch.setattr(openml.config, "server", running.url)
+    monkeypatch.setattr(_openml_web, "FIRST_WAIT", 0.01)
+    return running
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def full(server, cache):
+    """The server's folder in a cache that has task 59 with its data."""
+    from mixupe_sklearn.datasets.openml import load_task
+
+    load_task(59, cache_dir=cache)
+    server.mend()
+    return next(cache.rglob("tasks")).parent

@@ -47,34 +47,6 @@ TASK, DATA = f"{API}/task/59", f"{API}/data/61"
 KEY = "0123456789abcdef"
 
 
-@pytest.fixture(scope="module")
-def running():
-    with OpenMLServer() as server:
-        yield server
-
-
-@pytest.fixture
-def server(running, monkeypatch):
-    """The server as configured one, without faults, and with short waits between tries."""
-    running.mend()
-    monkeypatch.setattr(openml.config, "server", running.url)
-    monkeypatch.setattr(_openml_web, "FIRST_WAIT", 0.01)
-    return running
-
-
-@pytest.fixture
-def cache(tmp_path):
-    return tmp_path / "cache"
-
-
-@pytest.fixture
-def full(server, cache):
-    """A cache that has task 59 with its data, and the folder in it of the server."""
-    load_task(59, cache_dir=cache)
-    server.mend()
-    return next(cache.rglob("tasks")).parent
-
-
 def assert_holds(table, server, data_id):
     held = server.tables[data_id]
     pd.testing.assert_frame_equal(

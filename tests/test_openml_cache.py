@@ -14,37 +14,9 @@ import openml
 import openml_programs
 import pytest
 from openml_programs import files
-from openml_server import API, OpenMLServer, instead, splits_path, status, to_splits
+from openml_server import API, instead, splits_path, status, to_splits
 
-from mixupe_sklearn.datasets import _openml_web
 from mixupe_sklearn.datasets.openml import Item, load_dataset, load_task, prefetch
-
-
-@pytest.fixture(scope="module")
-def running():
-    with OpenMLServer() as server:
-        yield server
-
-
-@pytest.fixture
-def server(running, monkeypatch):
-    running.mend()
-    monkeypatch.setattr(openml.config, "server", running.url)
-    monkeypatch.setattr(_openml_web, "FIRST_WAIT", 0.01)
-    return running
-
-
-@pytest.fixture
-def cache(tmp_path):
-    return tmp_path / "cache"
-
-
-@pytest.fixture
-def full(server, cache):
-    """The server's folder in a cache that has task 59 with its data."""
-    load_task(59, cache_dir=cache)
-    server.mend()
-    return next(cache.rglob("tasks")).parent
 
 
 def test_what_is_cached_is_neither_asked_for_nor_changed(server, full, cache):

@@ -3,12 +3,10 @@
 import re
 
 import numpy as np
-import openml
 import pandas as pd
 import pytest
 from openml_server import (
     API,
-    OpenMLServer,
     arff_path,
     element,
     features_of,
@@ -18,24 +16,9 @@ from openml_server import (
     to_parquet,
 )
 
-from mixupe_sklearn.datasets import _openml_web
 from mixupe_sklearn.datasets.openml import load_dataset, load_task
 
 TASK, DATA, FEATURES = f"{API}/task/59", f"{API}/data/61", f"{API}/data/features/61"
-
-
-@pytest.fixture(scope="module")
-def running():
-    with OpenMLServer() as server:
-        yield server
-
-
-@pytest.fixture
-def server(running, monkeypatch):
-    running.mend()
-    monkeypatch.setattr(openml.config, "server", running.url)
-    monkeypatch.setattr(_openml_web, "FIRST_WAIT", 0.01)
-    return running
 
 
 def change(server, path, *replacements):
