@@ -8,7 +8,6 @@ on where it was when the same command is given again.
 """
 
 import argparse
-import json
 import pathlib
 import shlex
 import sys
@@ -21,7 +20,7 @@ import pandas as pd
 
 from benchmarks._tabular.options import check, folder_of, parser
 from benchmarks._tabular.peers import check_peers
-from benchmarks._tabular.protocol import METHODS, TRAINING
+from benchmarks._tabular.protocol import TRAINING, params_text
 from benchmarks._tabular.report import make_report
 from benchmarks._tabular.report.results import choose
 from benchmarks._tabular.rows import RowsFile, read_rows
@@ -153,10 +152,10 @@ def of_protocol(rows: pd.DataFrame, options: argparse.Namespace) -> pd.DataFrame
 
     Of a data set whose content has changed, the newest counts.
     """
-    training = json.dumps(plan_of(options).training, sort_keys=True)
-    is_network = rows["method"].isin(METHODS)
+    training = plan_of(options).training
+    params = {method: params_text(method, training) for method in rows["method"].unique()}
     is_wanted = rows["splits"].str.startswith(options.splits)
-    is_wanted &= ~is_network | (rows["params"] == training)
+    is_wanted &= rows["params"] == rows["method"].map(params)
     newest = rows[is_wanted].groupby(["dataset", "splits"])["data"].last()
     names = pd.MultiIndex.from_frame(rows[["dataset", "splits"]])
     is_wanted &= newest.reindex(names).to_numpy() == rows["data"].to_numpy()

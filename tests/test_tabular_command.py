@@ -129,9 +129,9 @@ def test_figures_of_other_protocols_are_not_mixed(tmp_path, capsys):
     """More epochs for one method, or other rows under the same name, would win unfairly."""
     quick = ["--names", "iris", "--output", tmp_path, "--seeds", "2", "--jobs", "1", "--quiet"]
     quick += ["--grid", "reduced"]
-    run_command(*quick, "--epochs", "1")
+    run_command(*quick, "--epochs", "1", "--peers", "mlp-sklearn")
     first = capsys.readouterr().out
-    run_command(*quick, "--epochs", "4", "--methods", "mixupe")
+    run_command(*quick, "--epochs", "4", "--methods", "mixupe", "--peers", "mlp-sklearn")
     assert "rows of other splits, numbers of epochs or contents" in capsys.readouterr().err
     run_command("--output", tmp_path, "--report-only", "--epochs", "1")
     assert capsys.readouterr().out == first

@@ -167,11 +167,22 @@ def _groups_of(y: np.ndarray, n_aside: int) -> np.ndarray | None:
     return groups
 
 
+def params_text(method: str, training: Mapping[str, Any]) -> str:
+    """What is set for a method besides alpha and eta, as rows hold it.
+
+    Examples
+    --------
+    >>> params_text("erm", {"max_epochs": 3}), params_text("random-forest", {"max_epochs": 3})
+    ('{"max_epochs": 3}', '{}')
+    """
+    params = training if method in METHODS else peers.params_of(method, training)
+    return json.dumps(dict(params), sort_keys=True)
+
+
 def identity(
     table: Table, split: Split, config: Config, training: Mapping[str, Any], grid: str
 ) -> dict[str, Any]:
     """The part of a row that says which fit it is."""
-    params = training if config.method in METHODS else peers.params_of(config.method, training)
     return {
         **{name: getattr(table, name) for name in ("source", "task_id", "data_id")},
         "dataset": table.name,
@@ -185,7 +196,7 @@ def identity(
         "method": config.method,
         "alpha": config.alpha,
         "eta": config.eta,
-        "params": json.dumps(dict(params), sort_keys=True),
+        "params": params_text(config.method, training),
         "grid": grid,
     }
 
