@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+from openml_desk import KEY, Desk, refold
 
 from benchmarks import tabular
 from benchmarks._tabular.rows import RowsFile, read_rows
@@ -200,3 +201,38 @@ def test_ctrl_c_ends_with_a_summary_and_the_run_goes_on_later(tmp_path, n_jobs):
     assert 0 < len(read_rows(rows)) < 220
     assert run_command(*arguments, "--jobs", "1", "--quiet") == 0
     assert rows.read_bytes().count(b"\n") == 221
+
+
+def test_tasks_and_suites_of_a_server_are_run(server, cache, tmp_path, capsys):
+    """The whole way: from a real server on this machine, through the cache, to the report."""
+    where = ["--source", "openml", "--cache-dir", cache, "--output", tmp_path / "out"]
+    assert run_command(*where, "--suite", "99", "--methods", "erm", *QUICK) == 0
+    suite = read_rows(tmp_path / "out" / "rows.csv")
+    assert suite["task_id"].nunique() > 1
+    assert (suite["error"] == "").all()
+    n_requests = sum(server.counts.values())
+    assert run_command(*where, "--tasks", "59", "--splits", "task", "--offline", *QUICK) == 0
+    assert sum(server.counts.values()) == n_requests
+    rows = read_rows(tmp_path / "out" / "rows.csv")
+    assert rows["splits"].unique().tolist() == ["holdout", "task 59"]
+    assert "report.html" in capsys.readouterr().out
+
+
+def test_an_unknown_task_ends_before_anything_is_run(server, cache, tmp_path, capsys):
+    where = ["--source", "openml", "--cache-dir", cache, "--output", tmp_path / "out"]
+    assert run_command(*where, "--tasks", "59", "123456", *QUICK) == 2
+    assert "task_id=123456" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "rows.csv").exists()
+
+
+def test_what_was_chosen_is_published(server, cache, tmp_path, capsys, monkeypatch):
+    desk = Desk(server)
+    refold(server, 59, 1, 2)
+    monkeypatch.setenv("OPENML_API_KEY", KEY)
+    command = ["--source", "openml", "--cache-dir", cache, "--output", tmp_path / "out", *QUICK]
+    command += ["--tasks", "59", "--methods", "erm", "mixup", "--publish", "--server", server.url]
+    assert run_command(*command) == 0
+    assert len(desk.runs) == 2
+    assert KEY not in "".join(capsys.readouterr())
+    assert run_command(*command) == 0
+    assert len(desk.runs) == 2
