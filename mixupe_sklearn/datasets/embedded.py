@@ -50,7 +50,7 @@ def load_embedded(name: str) -> Table:
 def _from_sklearn(name: str) -> tuple[pd.DataFrame, np.ndarray]:
     # Not as_frame: the way it makes frames may change with pandas, and fingerprints with it.
     bunch = _LOADERS[name]()
-    X = pd.DataFrame(bunch.data, columns=list(bunch.feature_names))
+    X = pd.DataFrame(bunch.data, columns=[str(name) for name in bunch.feature_names])
     if name == "digits":
         return X.astype(np.int64), bunch.target.astype(np.int64)
     return X, np.asarray(bunch.target_names, dtype=object)[bunch.target].astype(object)

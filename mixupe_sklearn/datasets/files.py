@@ -320,7 +320,7 @@ def _numbers_or_text(column: pd.Series, has_decimal_comma: bool, where: str) -> 
         # Whole numbers beyond 64 bits would stay objects.
         return pd.to_numeric(text).astype(np.float64)
     except (ValueError, TypeError):
-        return text.astype("str")
+        return text.infer_objects()  # text, in the type that this version of pandas has for it
 
 
 def _split_off(
