@@ -357,3 +357,24 @@ def test_a_dask_cluster_gives_the_same_rows(tmp_path, undisturbed):
         run_all(tmp_path / "rows.csv", 1, tables, scheduler=cluster.scheduler_address)
     alone = undisturbed[undisturbed["dataset"] == "numbers"].reset_index(drop=True)
     pd.testing.assert_frame_equal(sorted_rows(tmp_path / "rows.csv"), alone)
+
+
+def test_a_cluster_that_is_lost_writes_no_false_rows(tmp_path):
+    """With one core joblib would have run the jobs here, and noted its own errors as fits."""
+    from distributed import LocalCluster
+
+    path = tmp_path / "rows.csv"
+    cluster = LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
+    )
+
+    def close():
+        wait_until(lambda: n_lines(path) > 1)
+        cluster.close()
+
+    closer = threading.Thread(target=close)
+    closer.start()
+    with pytest.raises(LostWorkersError, match="the same command goes on"):
+        run_all(path, 1, scheduler=cluster.scheduler_address)
+    closer.join()
+    assert (read_rows(path)["error"] == "").all()

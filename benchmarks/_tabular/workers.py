@@ -9,7 +9,8 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import islice
 from threading import Thread, current_thread, main_thread
 from typing import Any
 
@@ -20,6 +21,7 @@ from benchmarks._tabular.protocol import Job
 from mixupe_sklearn.datasets import Table
 
 Done = tuple[int, list[Row]]
+HandOut = Callable[[Iterable[tuple[Job, int]]], Iterable[Done]]
 
 
 class LostWorkersError(RuntimeError):
@@ -31,21 +33,20 @@ class Workers:
 
     Parameters
     ----------
-    parallel : joblib.Parallel
-        Hands out the jobs.
+    hand_out : callable
+        Takes jobs and gives back what they return.
     folder : pathlib.Path or None, default=None
         Where to lay tables down for processes of this machine, which then read each of them
         once; None sends them along with each job.
     """
 
-    def __init__(self, parallel: joblib.Parallel, folder: pathlib.Path | None = None):
-        self.parallel = parallel
+    def __init__(self, hand_out: HandOut, folder: pathlib.Path | None = None):
+        self.hand_out = hand_out
         self.folder = folder
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Done]:
         """The cost and the rows of each job."""
-        tasks = (joblib.delayed(_run)(self._light(job), job.cost, os.getpid()) for job in jobs)
-        results = iter(self.parallel(tasks))
+        results = iter(self.hand_out((self._light(job), job.cost) for job in jobs))
         while True:
             try:
                 done = next(results)
@@ -73,23 +74,42 @@ def workers(n_jobs: int, scheduler: str | None) -> Iterator[Workers]:
     """Processes of this machine, one thread each, or the workers of a Dask cluster."""
     # An interrupt leaves jobs unfinished, which joblib takes for a mistake.
     warnings.filterwarnings("ignore", ".*tasks which were still being processed")
-    arguments = {"return_as": "generator_unordered", "batch_size": 1}
     if scheduler is not None:
         from distributed import Client
 
-        with Client(scheduler, timeout=5) as client, joblib.parallel_config("dask"):
-            # With a single job joblib would run all of them here.
-            n_jobs = max(2, sum(client.ncores().values()))
-            yield Workers(joblib.Parallel(n_jobs=n_jobs, pre_dispatch=2 * n_jobs, **arguments))
+        with Client(scheduler, timeout=5) as client:
+            yield Workers(partial(_through_dask, client))
     elif n_jobs == 1:
-        yield Workers(joblib.Parallel(n_jobs=1, **arguments))
+        yield Workers(partial(_through_joblib, 1))
     else:
         with (
             tempfile.TemporaryDirectory(prefix="mixupe-tables-") as folder,
             joblib.parallel_config("loky", inner_max_num_threads=1),
         ):
-            parallel = joblib.Parallel(n_jobs=n_jobs, pre_dispatch=2 * n_jobs, **arguments)
-            yield Workers(parallel, pathlib.Path(folder))
+            yield Workers(partial(_through_joblib, n_jobs), pathlib.Path(folder))
+
+
+def _through_joblib(n_jobs: int, tasks: Iterable[tuple[Job, int]]) -> Iterable[Done]:
+    parallel = joblib.Parallel(
+        n_jobs=n_jobs, return_as="generator_unordered", batch_size=1, pre_dispatch=2 * n_jobs
+    )
+    return parallel(joblib.delayed(_run)(job, cost, os.getpid()) for job, cost in tasks)
+
+
+def _through_dask(client: Any, tasks: Iterable[tuple[Job, int]]) -> Iterator[Done]:
+    # Not through joblib: it runs all jobs here where the cluster has one core, or is lost.
+    from distributed import as_completed
+
+    waiting = iter(tasks)
+    n_at_a_time = 2 * max(1, sum(client.ncores().values()))
+
+    def send(n_jobs: int) -> list[Any]:
+        return [client.submit(_run, *task, 0, pure=False) for task in islice(waiting, n_jobs)]
+
+    futures = as_completed(send(n_at_a_time))
+    for future in futures:
+        yield future.result()
+        futures.update(send(1))
 
 
 def _run(job: Job, cost: int, owner: int) -> Done:
