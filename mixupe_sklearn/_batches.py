@@ -1,5 +1,6 @@
 """In-memory mini-batches: one indexing operation a batch instead of one call a row."""
 
+import mmap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,14 +11,39 @@ from torch import Tensor
 
 from mixupe_sklearn._random import generator_like_torch
 
+# A copy up to this size is made once, before training; above it, each batch is made by itself. A
+# batch of its own costs more in every epoch (batches of 100 rows: 20 microseconds more at 100
+# features, 100 at 784), but a large copy would double the memory of the data.
+SMALL_COPY = 64 * 2**20
+NUMPY_TYPES = (torch.float16, torch.float32, torch.float64)
+
+
+def is_mapped(X: Any) -> bool:
+    """Whether an array lies in a file: to copy it would read it whole.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> is_mapped(np.zeros(2))
+    False
+    """
+    while X is not None:
+        if isinstance(X, (np.memmap, mmap.mmap)):
+            return True
+        # A view knows whose memory it shows, and a memoryview calls it by another name.
+        X = X.obj if isinstance(X, memoryview) else getattr(X, "base", None)
+    return False
+
 
 class CentredRows:
-    """Rows of a sparse matrix minus a mean, made dense a batch at a time.
+    """Rows minus a mean, gathered, centred and made dense a batch at a time.
+
+    Batches are to the bit those of ``centre``, which centres all rows at once.
 
     Parameters
     ----------
-    X : scipy sparse matrix or array of shape (n_samples, n_features)
-        The data; kept sparse.
+    X : array, scipy sparse matrix or array of shape (n_samples, n_features)
+        The data; kept as it is: sparse, in a file, or read-only.
     X_mean : array of shape (n_features,)
         What is subtracted from each row.
     dtype : torch.dtype
@@ -30,19 +56,86 @@ class CentredRows:
     >>> rows = CentredRows(sparse.csr_array([[0.0, 2.0], [4.0, 0.0]]), np.array([2.0, 1.0]))
     >>> rows[np.array([1])]
     tensor([[ 2., -1.]])
+    >>> rows.take(slice(0, 2), out=torch.empty(2, 2))
+    tensor([[-2.,  1.],
+            [ 2., -1.]])
     """
 
     def __init__(self, X: Any, X_mean: np.ndarray, dtype: torch.dtype = torch.float32):
-        self.X = sparse.csr_array(X)
-        self.X_mean = X_mean
+        self.X = _canonical(X) if sparse.issparse(X) else np.asarray(X)
+        self.X_mean = np.asarray(X_mean)
         self.dtype = dtype
         self.shape = X.shape
 
     def __len__(self) -> int:
-        return self.X.shape[0]
+        return self.shape[0]
 
     def __getitem__(self, index: Any) -> Tensor:
-        return centre(self.X[index].toarray(), self.X_mean, self.dtype)
+        if isinstance(index, (int, np.integer)):
+            return self[[range(len(self))[index]]][0]
+        index = _row_numbers(index, len(self))
+        n_rows = len(range(len(self))[index]) if isinstance(index, slice) else len(index)
+        return self.take(index, torch.empty(n_rows, self.shape[1], dtype=self.dtype))
+
+    def take(self, index: Any, out: Tensor) -> Tensor:
+        """Write the rows of these numbers (array, tensor or slice) to ``out``, and return it."""
+        index = _row_numbers(index, len(self))
+        is_open = out.dtype in NUMPY_TYPES and out.device.type == "cpu"  # numpy can write to it
+        target = out if is_open else torch.empty(out.shape, dtype=torch.float32)
+        # What overflows becomes infinite: who made the rows has looked at their range.
+        with np.errstate(over="ignore"):
+            self._fill(index, target.numpy())
+        return out if target is out else out.copy_(target)
+
+    def _fill(self, index: Any, out: np.ndarray) -> None:
+        if not sparse.issparse(self.X):
+            rows = _gathered(self.X, index, out)
+            np.subtract(rows, self.X_mean, out=out, casting="same_kind")
+            return
+        rows = self.X[index]
+        # Most entries are minus the mean: only the stored ones are looked at one by one.
+        np.subtract(0.0, self.X_mean, out=out, casting="same_kind")
+        numbers = np.repeat(np.arange(len(out)), np.diff(rows.indptr))
+        out[numbers, rows.indices] = rows.data - self.X_mean[rows.indices]
+
+
+def _canonical(X: Any) -> Any:
+    """Sparse rows whose entries are stored once each; the caller's matrix stays as it is."""
+    X = sparse.csr_array(X)
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
+def _row_numbers(index: Any, n_rows: int) -> slice | np.ndarray:
+    """A slice as it is, all else as numbers of rows that are there."""
+    if isinstance(index, slice):
+        return index
+    index = index.cpu().numpy() if isinstance(index, Tensor) else np.asarray(index)
+    if index.dtype == bool:
+        index = np.flatnonzero(index)
+    index = index.astype(np.int64, copy=False)
+    # One look for both ends: as unsigned numbers, those below zero are huge.
+    if len(index) and index.view(np.uint64).max() >= n_rows:
+        raise IndexError(
+            f"Got row numbers from {index.min()} to {index.max()}, but expected 0 to {n_rows - 1}."
+        )
+    return index
+
+
+def _gathered(X: np.ndarray, index: Any, out: np.ndarray) -> np.ndarray:
+    """Rows of a dense array, in ``out`` itself where that can be."""
+    if isinstance(index, slice):
+        return X[index]
+    # ``take`` is faster than brackets, but copies an array whole that is not laid out for it; and
+    # only where it need not check the numbers does it write to ``out`` at once.
+    if X.flags.c_contiguous:
+        same = out if out.dtype == X.dtype else None
+        return np.take(X, index, axis=0, out=same, mode="clip")
+    if X.flags.f_contiguous:
+        return np.take(X.T, index, axis=1, mode="clip").T
+    return X[index]
 
 
 def centre(X: np.ndarray, X_mean: np.ndarray, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -54,11 +147,7 @@ def centre(X: np.ndarray, X_mean: np.ndarray, dtype: torch.dtype = torch.float32
     >>> centre(np.array([[1e9 + 1.0]]), np.array([1e9]))
     tensor([[1.]])
     """
-    has_numpy_type = dtype in (torch.float16, torch.float32, torch.float64)
-    centred = torch.empty(X.shape, dtype=dtype if has_numpy_type else torch.float32)
-    with np.errstate(over="ignore"):  # what overflows becomes infinite, and the caller looks
-        np.subtract(X, X_mean, out=centred.numpy(), casting="same_kind")
-    return centred.to(dtype)
+    return CentredRows(X, X_mean, dtype)[:]
 
 
 def can_batch(data: Any) -> bool:
@@ -75,20 +164,45 @@ def _indexable(data: Any) -> Any:
         return {name: _indexable(value) for name, value in data.items()}
     if sparse.issparse(data):
         return sparse.csr_array(data)
-    if isinstance(data, np.ndarray):
-        # torch takes no foreign byte order or backward stride, and warns of read-only memory.
-        data = np.ascontiguousarray(data, dtype=data.dtype.newbyteorder("="))
-        return torch.from_numpy(data if data.flags.writeable else data.copy())
-    return data
+    if not isinstance(data, np.ndarray):
+        return data
+    # torch takes no foreign byte order or backward stride, and warns of read-only memory.
+    if data.dtype.isnative and data.flags.writeable and data.flags.c_contiguous:
+        return torch.from_numpy(data)
+    if data.nbytes > SMALL_COPY:
+        return data
+    return torch.from_numpy(np.array(data, dtype=data.dtype.newbyteorder("="), order="C"))
 
 
-def _take(data: Any, index: Any) -> Any:
+class _Order:
+    """Row numbers in the order of an epoch: moved once to each device where rows lie."""
+
+    def __init__(self, numbers: np.ndarray):
+        self.numbers = numbers
+        self.moved: dict[torch.device, Tensor] = {}
+
+    def on(self, device: torch.device) -> Tensor:
+        if device not in self.moved:
+            self.moved[device] = torch.from_numpy(self.numbers).to(device)
+        return self.moved[device]
+
+
+def _take(data: Any, order: _Order | None, rows: slice) -> Any:
+    """These rows of the order; without one, of the data as they lie."""
     if isinstance(data, dict):
-        return {name: _take(value, index) for name, value in data.items()}
+        return {name: _take(value, order, rows) for name, value in data.items()}
     if isinstance(data, Tensor):
-        return data[torch.from_numpy(index) if isinstance(index, np.ndarray) else index]
-    rows = data[index]
-    return torch.from_numpy(rows.toarray()) if sparse.issparse(rows) else rows
+        if order is None:
+            return data[rows]
+        return torch.index_select(data, 0, order.on(data.device)[rows])  # brackets are slower
+    taken = data[rows if order is None else order.numbers[rows]]
+    if sparse.issparse(taken):
+        return torch.from_numpy(taken.toarray())
+    if isinstance(taken, np.ndarray):
+        # What was gathered is new; what was sliced still shows the memory that torch cannot take.
+        own = np.array if order is None else np.asarray
+        return torch.from_numpy(own(taken, dtype=taken.dtype.newbyteorder("="), order="C"))
+    return taken
 
 
 class Batches:
@@ -159,11 +273,20 @@ class Batches:
     def __len__(self) -> int:
         return len(self._bounds())
 
+    def sizes(self) -> list[int]:
+        """Rows of each batch."""
+        return [stop - start for start, stop in self._bounds()]
+
+    def order(self) -> np.ndarray | None:
+        """Draw the row numbers of the next loop; None means all rows as they lie."""
+        if not self.shuffle:
+            return self.indices
+        permutation = generator_like_torch(self.rng).permutation(self.n_samples)
+        return permutation if self.indices is None else self.indices[permutation]
+
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        order = self.indices
-        if self.shuffle:
-            permutation = generator_like_torch(self.rng).permutation(self.n_samples)
-            order = permutation if order is None else order[permutation]
+        numbers = self.order()
+        order = None if numbers is None else _Order(numbers)
         for start, stop in self._bounds():
-            index = slice(start, stop) if order is None else order[start:stop]
-            yield _take(self.X, index), _take(self.y, index)
+            rows = slice(start, stop)
+            yield _take(self.X, order, rows), _take(self.y, order, rows)

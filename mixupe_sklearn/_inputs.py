@@ -1,5 +1,7 @@
 """Rows and weights: what every estimator checks and prepares before it trains."""
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,9 +10,16 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from mixupe_sklearn._batches import CentredRows, centre
+from mixupe_sklearn._batches import SMALL_COPY, CentredRows, centre, is_mapped
 
 CURE = "for instance with mixupe_sklearn.make_preprocessor() in a Pipeline"
+# What a chunk of rows may have at predict: rows, and entries (16 MiB of float32).
+MAX_ROWS, CHUNK = 8192, 2**22
+# Chunks are filled up to a multiple of this many rows: matrix products then run the same kernel for
+# one row as for many, so that a row's prediction does not depend on its company.
+ROW_BLOCK = 16
+# The share of a device's free memory that data may take; the network and its states need the rest.
+DEVICE_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,22 @@ def to_numpy(data: Any) -> Any:
         return data
     data = data.detach().cpu()
     return (data.float() if data.dtype == torch.bfloat16 else data).numpy()
+
+
+def types_of_rows(X: Any) -> Any:
+    """The types that rows may have, for scikit-learn's checks; others become the first of them.
+
+    Arrays of whole numbers stay as they are (None): each batch becomes floating by itself, and to
+    convert all at once would take up to eight times the memory of the data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> types_of_rows(np.zeros((2, 2), dtype=np.uint8)) is None
+    True
+    """
+    is_kept = isinstance(X, np.ndarray) and (X.dtype.kind in "biu" or X.dtype == np.float16)
+    return None if is_kept else (np.float64, np.float32)
 
 
 def first_odd_column(X: Any) -> Any:
@@ -177,19 +202,124 @@ def mean_of_rows(rows: Any, weight: np.ndarray | None = None, size: int = 8192) 
     return total / n_samples
 
 
-def centred(X: Any, X_mean: np.ndarray, dtype: torch.dtype) -> Tensor | CentredRows:
-    """Rows ready for the module: dense ones at once, sparse ones batch by batch."""
-    limit = torch.finfo(dtype).max
-    if sparse.issparse(X):
-        largest = max(abs(X.min()), abs(X.max())) if X.nnz else 0.0
-        if largest + np.abs(X_mean).max(initial=0.0) <= limit:
-            return CentredRows(X, X_mean, dtype)
-    else:
-        rows = centre(X, X_mean, dtype)
-        if bool(torch.isfinite(rows.sum())) or bool(torch.isfinite(rows).all()):
+def in_chunks(n_rows: int, n_features: int) -> Iterator[slice]:
+    """Slices that cover all rows, each of at most ``MAX_ROWS`` rows and about ``CHUNK`` entries.
+
+    Examples
+    --------
+    >>> [(part.start, part.stop) for part in in_chunks(10_000, 3)]
+    [(0, 8192), (8192, 10000)]
+    """
+    size = max(ROW_BLOCK, min(MAX_ROWS, CHUNK // max(1, n_features)) // ROW_BLOCK * ROW_BLOCK)
+    return (slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size))
+
+
+def is_copied(X: Any, dtype: torch.dtype) -> bool:
+    """Whether a centred copy of a dense array is worth its memory.
+
+    It is where it is small, or where data and copy together are at most one and a half times the
+    data: float64 rows for a network of float32. What lies in a file is to stay there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> is_copied(np.zeros((1000, 10)), torch.float32)
+    True
+    """
+    n_bytes = X.size * dtype.itemsize
+    return n_bytes <= SMALL_COPY or (2 * n_bytes <= X.nbytes and not is_mapped(X))
+
+
+def centred(
+    X: Any, X_mean: np.ndarray, dtype: torch.dtype, by_batch: bool = False
+) -> Tensor | CentredRows:
+    """Rows ready for the module: sparse ones batch by batch, and large ones where allowed."""
+    if sparse.issparse(X) or (by_batch and not is_copied(X, dtype)):
+        rows = CentredRows(X, X_mean, dtype)
+        if _is_in_range(rows):
             return rows
-        largest = np.abs(X).max()
+    else:
+        copy = centre(X, X_mean, dtype)
+        if bool(torch.isfinite(copy.sum())) or bool(torch.isfinite(copy).all()):
+            return copy
     raise ValueError(
-        f"Input X holds a value of size {largest:.3g}, but expected at most {limit:.3g}, the range "
-        f"of the network's {dtype}."
+        f"Input X holds a value of size {_largest(X):.3g}, but expected at most "
+        f"{torch.finfo(dtype).max:.3g}, the range of the network's {dtype}."
     )
+
+
+def _largest(X: Any) -> float:
+    # From both ends: the size of each entry would be a copy.
+    return max(abs(float(X.min())), abs(float(X.max()))) if X.size else 0.0
+
+
+def _is_in_range(rows: CentredRows) -> bool:
+    """Whether all batches will be finite; where the numbers are not huge, no batch is made."""
+    limit = torch.finfo(rows.dtype).max
+    if _largest(rows.X) + np.abs(rows.X_mean).max(initial=0.0) <= limit:
+        return True
+    return all(bool(torch.isfinite(rows[part]).all()) for part in in_chunks(*rows.shape))
+
+
+def free_memory(device: torch.device) -> int:
+    """How many bytes a device has left; none for a processor, where the data lies already.
+
+    Examples
+    --------
+    >>> free_memory(torch.device("cpu"))
+    0
+    """
+    if device.type == "cuda":
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + kept
+    if device.type == "mps":
+        return torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory()
+    return 0
+
+
+def n_bytes_of(data: Any) -> int:
+    """Size of a tensor, or of the dense rows that come out of ``CentredRows``."""
+    return math.prod(data.shape) * data.dtype.itemsize
+
+
+def on_device(data: Sequence[Any], device: torch.device, n_free: int) -> list[Any]:
+    """Data of a fit, moved to the device once if all of it fits; else as it is, batch by batch.
+
+    Parameters
+    ----------
+    data : sequence of Tensor, CentredRows or None
+        Inputs, targets, weights. Sparse inputs stay: they are made dense for a batch at a time.
+    device : torch.device
+        Where the network is.
+    n_free : int
+        The device's free memory in bytes.
+
+    Returns
+    -------
+    data : list
+        The same in the same order.
+
+    Examples
+    --------
+    >>> import torch
+    >>> data, device = [torch.zeros(100), None], torch.device("meta")
+    >>> on_device(data, device, n_free=1000)[0].device
+    device(type='meta')
+    >>> on_device(data, device, n_free=500)[0].device
+    device(type='cpu')
+    """
+    is_sparse = any(sparse.issparse(getattr(part, "X", None)) for part in data)
+    n_bytes = sum(n_bytes_of(part) for part in data if part is not None)
+    if is_sparse or n_bytes > DEVICE_SHARE * n_free:
+        return list(data)
+    return [part if part is None else _moved(part, device) for part in data]
+
+
+def _moved(data: Tensor | CentredRows, device: torch.device) -> Tensor:
+    if isinstance(data, Tensor):
+        return data.to(device)
+    # Chunk by chunk: the host has never room for the whole.
+    whole = torch.empty(data.shape, dtype=data.dtype, device=device)
+    for part in in_chunks(*data.shape):
+        whole[part] = data[part].to(device)
+    return whole

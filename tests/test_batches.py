@@ -3,6 +3,7 @@ import pytest
 import torch
 from scipy import sparse
 
+from mixupe_sklearn import _batches
 from mixupe_sklearn._batches import Batches, CentredRows, centre
 
 
@@ -99,3 +100,27 @@ def test_arrays_that_torch_does_not_take_as_they_are():
     X = np.arange(6.0).reshape(3, 2)
     for other in (X[::-1], X.astype(">f8"), np.asfortranarray(X)[:, ::-1]):
         assert np.array_equal(rows_of(Batches(other)).numpy(), other)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_large_arrays_that_torch_does_not_take_are_converted_batch_by_batch(monkeypatch, shuffle):
+    X = np.arange(20.0).reshape(10, 2)
+    read_only = X.copy()
+    read_only.flags.writeable = False
+    settings = {"batch_size": 3, "shuffle": shuffle, "random_state": 0}
+    expected = rows_of(Batches(X, **settings)).numpy()
+    monkeypatch.setattr(_batches, "SMALL_COPY", 0)
+    for other in (read_only, X[::-1].copy()[::-1], X.astype(">f8"), np.asfortranarray(X)):
+        batches = Batches(other, **settings)
+        assert batches.X is other
+        assert np.array_equal(rows_of(batches).numpy(), expected)
+
+
+@pytest.mark.parametrize("size", [0, 2**20], ids=["large", "small"])
+def test_writing_to_a_batch_does_not_reach_a_read_only_array(monkeypatch, size):
+    monkeypatch.setattr(_batches, "SMALL_COPY", size)
+    X = np.zeros((4, 2))
+    X.flags.writeable = False
+    for batch, _ in Batches(X, batch_size=2):
+        batch += 1
+    assert not X.any()
