@@ -23,8 +23,6 @@ class Borrowed:
         Returns the state.
     write : callable
         Takes it back.
-    by_each : bool, default=False
-        Whether every thread restores on its way out, for a state that threads hold a copy of.
 
     Examples
     --------
@@ -35,10 +33,9 @@ class Borrowed:
     {'is_on': False}
     """
 
-    def __init__(self, read: Callable[[], Any], write: Callable[[Any], Any], by_each: bool = False):
+    def __init__(self, read: Callable[[], Any], write: Callable[[Any], Any]):
         self.read = read
         self.write = write
-        self.by_each = by_each
         self._lock = threading.Lock()
         self._n_inside = 0
         self._found: Any = None
@@ -55,7 +52,7 @@ class Borrowed:
         finally:
             with self._lock:
                 self._n_inside -= 1
-                if self._n_inside == 0 or self.by_each:
+                if self._n_inside == 0:
                     self.write(self._found)
 
 

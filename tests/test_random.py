@@ -3,7 +3,6 @@ import threading
 import numpy as np
 import torch
 
-from mixupe_sklearn._hardware import few_threads
 from mixupe_sklearn._random import seeded
 
 
@@ -53,43 +52,3 @@ def test_overlapping_blocks_in_threads_restore_what_the_first_one_found():
     leave.set()
     thread.join()
     assert same(before, global_states())
-
-
-def test_thread_counts_come_back_whoever_leaves_first():
-    before = torch.get_num_threads()
-    inside, leave = threading.Barrier(2), threading.Event()
-    seen = []
-
-    def other():
-        with few_threads(torch.nn.Linear(1, 1)):
-            inside.wait()
-            leave.wait()
-        seen.append(torch.get_num_threads())
-
-    try:
-        torch.set_num_threads(2)
-        thread = threading.Thread(target=other)
-        with few_threads(torch.nn.Linear(1, 1)):
-            thread.start()
-            inside.wait()
-        leave.set()
-        thread.join()
-        newcomer = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
-        newcomer.start()
-        newcomer.join()
-        assert [torch.get_num_threads(), *seen] == [2, 2, 2]
-    finally:
-        torch.set_num_threads(before)
-
-
-def test_small_modules_train_with_one_thread_and_large_ones_with_all():
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(2)
-        with few_threads(torch.nn.Linear(10, 10)):
-            assert torch.get_num_threads() == 1
-        with few_threads(torch.nn.Linear(2000, 1000)):
-            assert torch.get_num_threads() == 2
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
