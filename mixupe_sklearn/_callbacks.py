@@ -8,7 +8,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from skorch.callbacks import Callback
+from skorch.callbacks import Callback, EpochScoring, LRScheduler, PrintLog
 from skorch.utils import noop
 from tqdm.auto import tqdm
 
@@ -18,6 +18,38 @@ def is_callback(item: Any) -> bool:
     if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str):
         item = item[1]
     return isinstance(item, Callback) or (isinstance(item, type) and issubclass(item, Callback))
+
+
+# What skorch tells of each batch.
+BATCH_EVENTS = ("on_batch_begin", "on_batch_end", "on_grad_computed")
+
+
+def hears_batches(callback: Any, net: Any) -> bool:
+    """Whether a callback does something for each batch of training.
+
+    Examples
+    --------
+    >>> from skorch.callbacks import EpochTimer, ProgressBar
+    >>> hears_batches(EpochTimer(), None), hears_batches(ProgressBar(), None)
+    (False, True)
+    """
+    kind = type(callback)
+    # Two of skorch's listen always, and mostly do nothing.
+    if kind is EpochScoring:
+        is_cached = callback.use_caching if net.use_caching == "auto" else net.use_caching
+        return bool(callback.on_train and is_cached)
+    if kind is LRScheduler:
+        return callback.step_every == "batch"
+    return any(getattr(kind, name) is not getattr(Callback, name) for name in BATCH_EVENTS)
+
+
+class QuietLog(PrintLog):
+    """skorch's table of epochs, which is not even made where it is not shown."""
+
+    def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
+        """Print a line, if the net is to be verbose."""
+        if net.verbose or self.sink is not print:
+            super().on_epoch_end(net, **kwargs)
 
 
 class EpochHook(Callback):

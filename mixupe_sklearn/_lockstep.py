@@ -1,130 +1,99 @@
-"""Members that take their training steps together: their rows, their draws, one optimizer."""
+"""Members that take their training steps together: their weights, their steps, one optimizer."""
 
-import copy
+import copy as copying
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from mixupe_sklearn._forward import encode_targets
-from mixupe_sklearn._penalty import one_minus_lam_mean
+from mixupe_sklearn._feed import Data, Feeder, Terms, terms_of
+from mixupe_sklearn._slopes import Feed, Sums, padded
 from mixupe_sklearn._stacked import (
-    Goal,
-    Pairs,
-    Parts,
     Passes,
     Stack,
-    Terms,
     directional_step,
-    loss_and_slope,
-    padded,
-    rows_of,
 )
-
-
-def kind_of(criterion: Any) -> tuple[bool, str | None]:
-    """Which rows a step runs: whether some are mixed, and which penalty asks for clean ones."""
-    return criterion.has_mixing, criterion.penalty if criterion.has_penalty else None
-
-
-class Data:
-    """Rows as tensors, shared by all members of a group; ``net`` is any one of theirs."""
-
-    def __init__(self, X: Tensor, y: Tensor, weight: Tensor | None, net: Any):
-        n_outputs = net.module_.stages[-1].out_features
-        logits = X.new_empty(()).expand(len(X), n_outputs)
-        self.X, self.weight = X, weight
-        self.targets = encode_targets(y, logits, net.criterion_.head)
-        self.weighted = self.targets if weight is None else weight[:, None] * self.targets
-
-    def goal(self, index: Tensor, pairs: Pairs | None) -> Goal:
-        """Targets and weights of the rows that each member takes: (n_members, n_rows)."""
-        clean = rows_of(self.targets, index)
-        weight = None if self.weight is None else rows_of(self.weight, index)
-        mixed = clean if weight is None else rows_of(self.weighted, index)
-        if pairs is None:
-            return Goal(clean, mixed, weight, weight)
-        mass = None if weight is None else pairs.mix(weight[..., None])[..., 0]
-        return Goal(clean, pairs.mix(mixed), weight, mass)
 
 
 class Batch:
     """Nets with stacked weights and one optimizer; each step is taken by all.
 
-    It takes weights and optimizer states from the nets, and ``release`` gives them back.
+    It borrows weights and optimizer states from the nets, and ``release`` gives them back.
     """
 
-    def __init__(self, nets: list[Any], data: Data):
-        self.data = data
-        self.order_rngs = [net.iterator_train__random_state for net in nets]
-        self.criteria = [net.criterion_ for net in nets]
-        self.is_mixed, penalty = kind_of(self.criteria[0])
+    def __init__(self, nets: list[Any]):
+        self.nets = nets
         self.stack = Stack([net.module_ for net in nets])
         self.optimizers = [net.optimizer_ for net in nets]
         self.optimizer = stack_optimizers(self.stack, self.optimizers)
-        number = self.stack.weights.new_tensor
-        self.terms = Terms(
-            eta=number([criterion.eta for criterion in self.criteria]),
-            one_minus_lam=number([one_minus_lam_mean(c.alpha, c.beta) for c in self.criteria]),
-            head=self.criteria[0].head,
-            penalty=penalty,
-        )
-        self.passes: dict[int, Passes] = {}
+        self.take_step = Stepper(self.optimizer)
+        self.passes: dict[tuple[int, int], Passes] = {}
+        self.rooms: dict[str, Tensor] = {}
 
-    def run_epoch(self, batch_size: int) -> tuple[np.ndarray, list[int]]:
-        """Take all steps; return the losses, (n_batches, 4, n_members), and the batches' sizes."""
-        orders = [rng.permutation(len(self.data.X)) for rng in self.order_rngs]
-        batches = torch.from_numpy(np.stack(orders)).split(batch_size, dim=1)
+    def run_epoch(self, data: Data, orders: Sequence[np.ndarray], sizes: list[int]) -> np.ndarray:
+        """Take all steps of an epoch.
+
+        Parameters
+        ----------
+        data : Data
+            The rows.
+        orders : sequence of arrays of shape (n_samples,)
+            The row numbers of each member, in the order of its steps.
+        sizes : list of int
+            How many rows each step takes.
+
+        Returns
+        -------
+        values : array of shape (n_steps, 4, n_members)
+            Loss, its parts and its scale.
+        """
+        criteria = [net.criterion_ for net in self.nets]
+        terms = terms_of(criteria, self.stack.weights.dtype)
+        feeder = Feeder(data, criteria, terms, self.rooms)
         # Where the gradient is written by hand, torch need not follow: each call is cheaper.
-        with torch.inference_mode(self.terms.penalty != "directional"):
-            values = torch.stack([torch.stack(self.step(index)) for index in batches])
-        return values.double().numpy(), [index.shape[1] for index in batches]
+        with torch.inference_mode(terms.penalty != "directional"):
+            feeds = feeder.feeds(torch.from_numpy(np.stack(orders)), sizes)
+            steps = [self.step(feed, terms) for feed in feeds]
+            return _values(steps, np.array(sizes)[:, None], terms)
 
-    def step(self, index: Tensor) -> Parts:
-        """Take one step with the given rows, (n_members, n_rows)."""
-        pairs = self.draw(index.shape[1]) if self.is_mixed else None
-        goal = self.data.goal(index, pairs)
-        if self.terms.penalty == "directional":
-            X = rows_of(self.data.X, index)
-            parts = directional_step(self.stack, X, goal, pairs, self.terms)
+    def step(self, feed: Feed, terms: Terms) -> Sums:
+        """Take one step."""
+        if terms.penalty == "directional":
+            sums = directional_step(self.stack, feed, terms.head)
         else:
-            passes = self.passes_for(index.shape[1])
-            rows_of(self.data.X, index, out=passes.X)
-            parts, slope = loss_and_slope(passes.forward(pairs), goal, self.terms)
-            passes.backward(slope, pairs)
-        self.optimizer.step()
-        return parts
+            sums = self.passes_for(feed).run(feed, terms.head)
+        self.take_step()
+        return sums
 
-    def passes_for(self, n_rows: int) -> Passes:
+    def passes_for(self, feed: Feed) -> Passes:
         """Memory for batches of this size: the usual one, or that of the last batch."""
-        if n_rows not in self.passes:
-            has_both = self.is_mixed and self.terms.penalty is not None
-            self.passes[n_rows] = Passes(self.stack, n_rows, has_both)
-        return self.passes[n_rows]
-
-    def draw(self, n_rows: int) -> Pairs:
-        """Each member's own draw, from its own generator."""
-        lam = np.empty((len(self.criteria), n_rows))
-        partner = np.empty(lam.shape, dtype=np.int64)
-        for number, criterion in enumerate(self.criteria):
-            draw = criterion.draw(n_rows)
-            lam[number], partner[number] = draw.lam, draw.partner
-        partner += np.arange(len(lam))[:, None] * n_rows
-        inverse = np.empty(lam.size, dtype=np.int64)
-        inverse[partner.ravel()] = np.arange(lam.size)
-        return Pairs(
-            torch.from_numpy(lam)[..., None].to(self.stack.weights.dtype),
-            torch.from_numpy(partner.ravel()),
-            torch.from_numpy(inverse),
-        )
+        n_run, n_clean = feed.targets.shape[1], 0 if feed.pull is None else feed.pull.shape[1]
+        n_extra = n_clean if feed.clean is None else 0
+        sizes = n_run - n_extra, n_clean
+        if sizes not in self.passes:
+            self.passes[sizes] = Passes(self.stack, *sizes, n_extra)
+        return self.passes[sizes]
 
     def release(self) -> None:
         """Give each net its own weights and optimizer state."""
         self.stack.release()
         unstack_optimizer(self.stack, self.optimizer, self.optimizers)
+
+
+def _values(steps: list[Sums], n_rows: np.ndarray, terms: Terms) -> np.ndarray:
+    """Loss, its parts and its scale, from the sums of each step."""
+    mixup_loss = torch.stack([sums.loss for sums in steps]).double().numpy() / n_rows
+    penalty_term, eta = np.zeros_like(mixup_loss), terms.eta.double().numpy()
+    if terms.penalty is not None:
+        penalties = [sums.penalty for sums in steps if sums.penalty is not None]
+        penalty_term = torch.stack(penalties).double().numpy() / (n_rows * eta)
+    total = mixup_loss + eta * penalty_term
+    with np.errstate(invalid="ignore"):
+        scale = np.where(total == 0, 1.0, np.abs(mixup_loss / total))
+    return np.stack([scale * total, mixup_loss, penalty_term, scale], axis=1)
 
 
 def rates_of(optimizer: torch.optim.Optimizer) -> str:
@@ -157,6 +126,51 @@ def stack_optimizers(
     return stacked
 
 
+class Stepper:
+    """Takes the steps of an optimizer; those of a fused Adam without torch's work around each.
+
+    torch looks anew at every step for what its parameters are and whether someone watches, which
+    takes longer than to move the weights of a small network.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer):
+        self.optimizer = optimizer
+        self.calls: list[Callable[[], Any]] | None = None
+
+    def __call__(self) -> None:
+        if self.calls is None:
+            with torch.inference_mode(False):  # the first step makes the state, which will stay
+                self.optimizer.step()
+            self.calls = _fused_calls(self.optimizer) or [self.optimizer.step]
+            return
+        for call in self.calls:
+            call()
+
+
+def _fused_calls(optimizer: torch.optim.Optimizer) -> list[Callable[[], Any]] | None:
+    """For each group the one call that is a step; None where there is no such call."""
+    names = {torch.optim.Adam: "_fused_adam_", torch.optim.AdamW: "_fused_adamw_"}
+    function = getattr(torch, names.get(type(optimizer), ""), None)
+    if function is None or not all(group["fused"] for group in optimizer.param_groups):
+        return None
+    return [_fused_call(function, group, optimizer.state) for group in optimizer.param_groups]
+
+
+def _fused_call(function: Callable[..., Any], group: dict, states: Any) -> Callable[[], Any]:
+    (weights,) = group["params"]
+    state, (beta1, beta2) = states[weights], group["betas"]
+    largest = [state["max_exp_avg_sq"]] if group["amsgrad"] else []
+    moments = [state["exp_avg"]], [state["exp_avg_sq"]], largest
+    options = {name: group[name] for name in ("weight_decay", "eps", "amsgrad", "maximize")}
+    options = {"lr": group["lr"], "beta1": beta1, "beta2": beta2, **options}
+
+    def call() -> None:
+        state["step"] += 1
+        function([weights], [weights.grad], *moments, [state["step"]], **options)
+
+    return call
+
+
 def _fused(group: dict) -> dict:
     # One pass over the memory instead of one an operation; a choice of the user's stands.
     is_free = group.get("fused", False) is None and not group["foreach"]
@@ -175,7 +189,7 @@ def _stack_states(optimizers: Sequence[torch.optim.Optimizer]) -> dict:
         return padded(torch.stack(rows))
 
     return {
-        name: stacked(name) if _is_array(value) else copy.deepcopy(value)
+        name: stacked(name) if _is_array(value) else copying.deepcopy(value)
         for name, value in states[0][0].items()
     }
 
@@ -185,14 +199,18 @@ def _is_array(value: object) -> bool:
 
 
 def unstack_optimizer(
-    stack: Stack, stacked: torch.optim.Optimizer, optimizers: Sequence[torch.optim.Optimizer]
+    stack: Stack,
+    stacked: torch.optim.Optimizer,
+    optimizers: Sequence[torch.optim.Optimizer],
+    copy: bool = True,
 ) -> None:
-    """Undo ``stack_optimizers``: bring each optimizer its own state."""
+    """Undo ``stack_optimizers``: each optimizer gets its own state, or a view of the common one."""
     rows = (
         (group["params"][0], row)
         for group in stacked.param_groups
         for row in range(len(group["params"][0]))
     )
+    own = _copy if copy else _same
     for optimizer, (weights, row) in zip(optimizers, rows, strict=True):
         state = stacked.state.get(weights)
         if not state:  # plain gradient descent remembers nothing
@@ -201,7 +219,7 @@ def unstack_optimizer(
         views = {name: stack.unflatten(value[row]) for name, value in arrays.items()}
         for number, parameter in enumerate(optimizer.param_groups[0]["params"]):
             optimizer.state[parameter] = {
-                name: _copy(views[name][number] if name in views else value, parameter.dtype)
+                name: own(views[name][number] if name in views else value, parameter.dtype)
                 for name, value in state.items()
             }
 
@@ -209,3 +227,7 @@ def unstack_optimizer(
 def _copy(value: Any, dtype: torch.dtype) -> Any:
     # A fused optimizer counts its steps in single precision, others in that of the weights.
     return value.to(dtype, copy=True) if isinstance(value, Tensor) else value
+
+
+def _same(value: Any, dtype: torch.dtype) -> Any:
+    return value

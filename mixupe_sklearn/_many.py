@@ -13,27 +13,27 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from scipy import sparse
 
 from mixupe_sklearn._base import BaseMixupE, restore
 from mixupe_sklearn._checks import Choice, check_rules, is_same
-from mixupe_sklearn._criterion import LossParts
-from mixupe_sklearn._hardware import few_threads, gradients_on, resolve_device
+from mixupe_sklearn._feed import Data, kind_of
+from mixupe_sklearn._hardware import gradients_on, resolve_device, threads_for
 from mixupe_sklearn._inputs import Rows
-from mixupe_sklearn._lockstep import Batch, Data, kind_of, rates_of
+from mixupe_sklearn._lockstep import Batch, rates_of
 from mixupe_sklearn._net import make_dataset
 from mixupe_sklearn._random import new_seed, seeded
-from mixupe_sklearn._training import as_tensors, check_weights
+from mixupe_sklearn._training import as_tensors, check_weights, rows_a_pass
 
 # Entries (weights, their gradients and moments, and the states of a step) that the members of one
 # batch may hold together. With (128, 128) hidden units this is 15 members at 64 features and 5 at
 # 784: more were no faster.
 STACK_ENTRIES = 3_300_000
 # Members of one batch agree in these.
-SHARED = ("module_params", "optimizer", "max_epochs", "batch_size", "class_weight")
-# What a step records, in the order of ``Parts``.
-RECORDED = ("train_loss", "train_mixup_loss", "train_penalty", "loss_scale")
+SHARED = (
+    *("module_params", "optimizer", "max_epochs", "batch_size", "class_weight"),
+    *("single_pass", "n_threads"),
+)
 OnEpoch = Callable[[int, list[Any]], Iterable[Any] | None]
 
 
@@ -91,6 +91,7 @@ def _obstacles(estimator: Any) -> Iterable[str]:
         "callbacks are given": estimator.callbacks or getattr(estimator, "_skl_callbacks", None),
         "warm_start goes on with a net": estimator.warm_start and hasattr(estimator, "net_"),
         "device is not the cpu": not _is_on_cpu(estimator.device),
+        "compile is on": estimator.compile,
     }
     return (reason for reason, is_so in found.items() if is_so)
 
@@ -213,22 +214,11 @@ class Member:
         is_of_kind = kind_of(self.net.criterion_) == kind_of(other.net.criterion_)
         return is_of_kind and self.agrees(other, *SHARED)
 
-    def record(self, values: np.ndarray, means: np.ndarray, dataset: Any) -> None:
-        """Let the net end its epoch: losses of shape (n_batches, 4), and their means."""
-        net, n_batches = self.net, len(values)
-        is_bad = ~np.isfinite(values[:, 1:]).all(axis=1)
-        if is_bad.any():
-            number = int(is_bad.argmax())
-            net.history[-1]["batches"] = [{} for _ in range(number + 1)]
-            net._record(LossParts(*torch.from_numpy(values[number]), None, None))  # type: ignore[call-arg]
-        # A single batch with the means: skorch's callbacks take long to average many.
-        batch = dict(zip(RECORDED, means.tolist(), strict=True), train_batch_size=1)
-        net.history[-1]["batches"] = [batch]
-        net.history.record("train_batch_count", n_batches)
-        for name, callback in net.callbacks_:
-            if name != "print_log":  # it makes its table even where nothing is shown
-                callback.on_epoch_end(net, dataset_train=dataset, dataset_valid=None)
-        net.history[-1]["batches"] = []
+    def record(self, values: np.ndarray, sizes: list[int], dataset: Any) -> None:
+        """Let the net end its epoch: losses of shape (n_batches, 4)."""
+        self.net.record_epoch(values, sizes)
+        self.net.notify("on_epoch_end", dataset_train=dataset, dataset_valid=None)
+        self.net.history[-1]["batches"] = []
 
     def finish(self, dataset: Any) -> None:
         """Do what a fit does after it has trained."""
@@ -276,7 +266,7 @@ class Group:
     def n_together(self) -> int:
         """How many members train in one batch."""
         net = self.members[0].net
-        has_mixing, penalty = kind_of(net.criterion_)
+        has_mixing, penalty, _ = kind_of(net.criterion_)
         shapes = [parameter.shape for parameter in net.module_.parameters()]
         n_weights = sum(shape.numel() for shape in shapes)
         n_states = sum(shape[0] for shape in shapes if len(shape) == 2)
@@ -292,10 +282,12 @@ def _train(members: list[Member], data: Data, dataset: Any, on_epoch: Any, on_er
     for member in members:
         member.net.check_data(dataset, None)
         member.net.notify("on_train_begin", X=dataset, y=None)
-    batch = Batch([member.net for member in members], data)
-    with few_threads(first.net_.module_):
+    batch = Batch([member.net for member in members])
+    # As for one alone, so that a member's result does not depend on its company.
+    n_rows = rows_a_pass(first.net_, len(dataset))
+    with threads_for(first.net_.module_, n_rows, first.n_threads):
         for epoch in range(1, first.max_epochs + 1):
-            running = _run_epoch(batch, members, dataset, on_error)
+            running = _run_epoch(batch, data, members, dataset, on_error)
             stopping = _stopping(epoch, running, on_epoch)
             leaving = running if epoch == first.max_epochs else stopping
             if not leaving and len(running) == len(members):
@@ -307,19 +299,22 @@ def _train(members: list[Member], data: Data, dataset: Any, on_epoch: Any, on_er
             members = [member for member in running if member not in leaving]
             if not members:
                 return
-            batch = Batch([member.net for member in members], data)
+            batch = Batch([member.net for member in members])
 
 
-def _run_epoch(batch: Batch, members: list[Member], dataset: Any, on_error: str) -> list[Member]:
+def _run_epoch(
+    batch: Batch, data: Data, members: list[Member], dataset: Any, on_error: str
+) -> list[Member]:
     """Train for one epoch and return the members that have come through."""
     for member in members:
         member.net.notify("on_epoch_begin", dataset_train=dataset, dataset_valid=None)
-    values, sizes = batch.run_epoch(members[0].estimator.batch_size)
-    with np.errstate(invalid="ignore"):  # an explosion is told by its own words
-        means = np.average(values, axis=0, weights=sizes)
+    n_samples, size = len(data), members[0].estimator.batch_size
+    sizes = [min(size, n_samples - start) for start in range(0, n_samples, size)]
+    orders = [m.net.iterator_train__random_state.permutation(n_samples) for m in members]
+    values = batch.run_epoch(data, orders, sizes)
     for number, member in enumerate(members):
         with member.guarded(on_error):
-            member.record(values[:, :, number], means[:, number], dataset)
+            member.record(values[:, :, number], sizes, dataset)
     return [member for member in members if member.error is None]
 
 

@@ -1,25 +1,29 @@
 """The skorch nets whose training step is the criterion."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from skorch import NeuralNetClassifier, NeuralNetRegressor
 from skorch.callbacks import PassthroughScoring
-from skorch.dataset import Dataset, unpack_data
+from skorch.dataset import Dataset, get_len, unpack_data
 from skorch.helper import predefined_split
 from skorch.utils import to_tensor
 from torch import Tensor
 from torch.utils.data import DataLoader, Subset
 
 from mixupe_sklearn._batches import Batches, can_batch
+from mixupe_sklearn._by_hand import pay_back, run_by_hand, why_not_by_hand
+from mixupe_sklearn._callbacks import BATCH_EVENTS, QuietLog, hears_batches
 from mixupe_sklearn._criterion import LossParts, MixupELoss
 from mixupe_sklearn._forward import as_logits
 
 # A mixin: its methods find skorch's own through the classes below.
 _Net: Any = object
+# What a step records: its loss, the parts of it, and its scale.
+RECORDED = ("train_loss", "train_mixup_loss", "train_penalty", "loss_scale")
 # What Batches knows; any other argument of an iterator is for a DataLoader.
 _BATCHES_ONLY = {"random_state", "min_rows"}
 _BATCHES = {"batch_size", "shuffle", "drop_last"} | _BATCHES_ONLY
@@ -63,6 +67,14 @@ def _rows_in_memory(dataset: Any) -> tuple[Any, Any, Any] | None:
     return dataset.X, dataset.y, indices
 
 
+def _listens(net: Any) -> bool:
+    """Whether someone wants to know of each batch: a callback, or a method of a subclass."""
+    names = ("train_step", "train_step_single", "get_loss", *BATCH_EVENTS)
+    owners = (next(c for c in type(net).__mro__ if name in vars(c)) for name in names)
+    is_own = all(owner.__module__.startswith(("skorch.", "mixupe_sklearn.")) for owner in owners)
+    return not is_own or any(hears_batches(callback, net) for _, callback in net.callbacks_)
+
+
 def has_batch_norm(module: torch.nn.Module) -> bool:
     """Whether training on a batch of one row would fail for want of a variance."""
     norm = torch.nn.modules.batchnorm._BatchNorm
@@ -81,6 +93,9 @@ def fixed_validation(dataset: Any) -> Callable[..., Any]:
 
 class _MixupEStep(_Net):
     """What both nets share: batches, the training step, and what is recorded of it."""
+
+    # Whether the history of an epoch has a row for each batch; an estimator does without.
+    keeps_batches = True
 
     def __init__(
         self,
@@ -104,12 +119,9 @@ class _MixupEStep(_Net):
 
     @property
     def _default_callbacks(self) -> list:
-        parts = [
-            (name, PassthroughScoring(name=name, on_train=True))
-            for name in ("train_mixup_loss", "train_penalty", "loss_scale")
-        ]
-        first, *others = super()._default_callbacks
-        return [first, *parts, *others]
+        parts = [(name, PassthroughScoring(name=name, on_train=True)) for name in RECORDED[1:]]
+        first, *others, (name, _) = super()._default_callbacks
+        return [first, *parts, *others, (name, QuietLog())]
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **fit_params: Any) -> Any:
         """Initialise and train; see ``skorch.NeuralNet.fit``. Weights are mixed with their rows."""
@@ -143,18 +155,70 @@ class _MixupEStep(_Net):
         """Run the module on a batch, without its weights."""
         return super().infer(split_weight(x)[0], **fit_params)
 
-    def train_step_single(self, batch: Any, **fit_params: Any) -> dict[str, Any]:
-        """Compute the step's loss and its gradients: the criterion runs the module itself."""
+    def fit_loop(self, X: Any, y: Any = None, epochs: int | None = None, **fit_params: Any) -> Any:
+        """Train; weights that were borrowed for it are given back whatever happens."""
+        try:
+            return super().fit_loop(X, y, epochs, **fit_params)
+        finally:
+            pay_back(self)
+
+    def run_single_epoch(
+        self, iterator: Any, training: bool, prefix: str, step_fn: Any, **fit_params: Any
+    ) -> None:
+        """Run an epoch; one of training without work for each batch, where none listens to them."""
+        if iterator is None or not training or _listens(self):
+            if training:
+                pay_back(self)
+            super().run_single_epoch(iterator, training, prefix, step_fn, **fit_params)
+            return
         self._set_training(True)
+        if fit_params or why_not_by_hand(self, iterator) is not None:
+            pay_back(self)
+            values, sizes = self._run_quietly(iterator, fit_params)
+        else:
+            values, sizes = run_by_hand(self, iterator), iterator.sizes()
+        self.record_epoch(values, sizes)
+
+    def _run_quietly(self, iterator: Any, fit_params: dict) -> tuple[np.ndarray, list[int]]:
+        """Take a step for each batch; what it records leaves the device when the epoch is over."""
+        values, sizes = [], []
+        for batch in iterator:
+            steps: list[LossParts] = []
+
+            def closure(batch: Any = batch, steps: list[LossParts] = steps) -> Tensor:
+                self._zero_grad_optimizer()
+                steps.append(self._backward(batch, fit_params)[0])
+                return steps[-1].loss
+
+            self._step_optimizer(closure)
+            values.append(torch.stack([part.detach() for part in steps[0][:4]]))
+            sizes.append(get_len(batch[0]))
+        if not values:
+            return np.empty((0, 4)), sizes
+        return torch.stack(values).cpu().double().numpy(), sizes
+
+    def _backward(self, batch: Any, fit_params: dict) -> tuple[LossParts, Tensor]:
+        """Compute a batch's loss and its gradients: the criterion runs the module itself."""
         Xi, yi = to_tensor(unpack_data(batch), device=self.device)
         inputs, weight = split_weight(Xi)
         parts = self.criterion_(self.module_, inputs, yi, weight, **fit_params)
-        self._record(parts)
         loss = self.get_loss(parts, yi, X=Xi, training=True)
         loss.backward()
-        # Scores of the training rows (EpochScoring) are those of clean rows where they were run.
-        y_pred = parts.mixed_logits if parts.clean_logits is None else parts.clean_logits
-        return {"loss": loss, "y_pred": y_pred}
+        return parts, loss
+
+    def train_step_single(self, batch: Any, **fit_params: Any) -> dict[str, Any]:
+        """Compute the step's loss and its gradients, and record its parts."""
+        self._set_training(True)
+        parts, loss = self._backward(batch, fit_params)
+        values = [part.item() for part in parts[:4]]
+        self._check_finite(values, n_batches=len(self.history[-1]["batches"]))
+        for name, value in zip(RECORDED[1:], values[1:], strict=True):
+            self.history.record_batch(name, value)
+        # Scores of the training rows (EpochScoring) are those of clean rows where all were run.
+        is_whole = parts.clean_logits is not None and len(parts.clean_logits) == len(
+            parts.mixed_logits
+        )
+        return {"loss": loss, "y_pred": parts.clean_logits if is_whole else parts.mixed_logits}
 
     def get_loss(self, y_pred: Any, y_true: Any, X: Any = None, training: bool = False) -> Tensor:
         """The step's loss in training; the plain, unmixed loss elsewhere."""
@@ -165,21 +229,32 @@ class _MixupEStep(_Net):
             weight = to_tensor(weight, device=self.device)
         return self.criterion_.clean_loss(y_pred, to_tensor(y_true, self.device), weight)
 
-    def _record(self, parts: LossParts) -> None:
-        values = {
-            "train_mixup_loss": parts.mixup_loss.item(),
-            "train_penalty": parts.penalty_term.item(),
-            "loss_scale": parts.loss_scale.item(),
-        }
-        if not all(math.isfinite(value) for value in values.values()):
-            epoch, n_batches = len(self.history), len(self.history[-1]["batches"])
-            raise FloatingPointError(
-                f"The loss became non-finite in epoch {epoch}, batch {n_batches}: "
-                f"mixup_loss={values['train_mixup_loss']}, penalty_term={values['train_penalty']}; "
-                f"lower lr or eta, or scale the inputs."
-            )
-        for name, value in values.items():
-            self.history.record_batch(name, value)
+    def record_epoch(self, values: np.ndarray, sizes: Sequence[int]) -> None:
+        """Record losses, (n_batches, 4), of an epoch that was run without work for each batch."""
+        is_bad = ~np.isfinite(values).all(axis=1)
+        if is_bad.any():
+            number = int(is_bad.argmax())
+            self._check_finite(values[number].tolist(), n_batches=number + 1)
+        if not self.keeps_batches and len(values):
+            # A single batch with the means: skorch's callbacks take long to average many.
+            values, counts = np.average(values, axis=0, weights=sizes, keepdims=True), [1]
+        else:
+            counts = list(sizes)
+        rows = [dict(zip(RECORDED, row, strict=True)) for row in values.tolist()]
+        for row, count in zip(rows, counts, strict=True):
+            row["train_batch_size"] = count
+        self.history[-1]["batches"] = rows
+        self.history.record("train_batch_count", len(sizes))
+
+    def _check_finite(self, values: Sequence[float], n_batches: int) -> None:
+        if all(math.isfinite(value) for value in values):
+            return
+        _, mixup_loss, penalty_term, _ = values
+        raise FloatingPointError(
+            f"The loss became non-finite in epoch {len(self.history)}, batch {n_batches}: "
+            f"mixup_loss={mixup_loss}, penalty_term={penalty_term}; lower lr or eta, or scale the "
+            f"inputs."
+        )
 
     def _get_predict_nonlinearity(self) -> Callable[[Tensor], Tensor]:
         self.check_is_fitted()

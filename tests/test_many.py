@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.base import clone
 from skorch.callbacks import EpochTimer
 
-from mixupe_sklearn import MixupEClassifier, MixupERegressor, _many
+from mixupe_sklearn import MixupEClassifier, MixupERegressor, _many, _net
 from mixupe_sklearn._many import fit_many, why_not_many
 from mixupe_sklearn._penalty import directional_penalty, glm_loss, logit_penalty
 from mixupe_sklearn._training import logits_of
@@ -25,6 +25,12 @@ NUMBERS = [
     {"alpha": 0.0, "eta": 0.1},
     {"alpha": 1.0, "eta": 1.0, "lr": 0.01},
 ]
+
+
+@pytest.fixture(autouse=True)
+def _autograd(monkeypatch):
+    """Let single fits take their steps by autograd, as if someone listened to each batch."""
+    monkeypatch.setattr(_net, "_listens", lambda net: True)
 
 
 @pytest.fixture
