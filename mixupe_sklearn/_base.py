@@ -10,13 +10,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
-from sklearn.utils import (
-    assert_all_finite,
-    check_array,
-    check_consistent_length,
-    check_random_state,
-)
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import assert_all_finite, check_array, check_random_state
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from mixupe_sklearn._checks import is_same, warn_user
 from mixupe_sklearn._hardware import gradients_on, resolve_device
@@ -29,15 +24,16 @@ from mixupe_sklearn._inputs import (
     mean_of_rows,
     normalise,
     to_numpy,
+    types_of_rows,
 )
 from mixupe_sklearn._random import alone, new_seed, seeded
 from mixupe_sklearn._tasks import CallbackSupportMixin, FitTasks
 from mixupe_sklearn._training import (
     FIXED,
     check_settings,
-    logits_of,
     make_net,
     n_module_outputs,
+    predicted,
     readable,
     set_head,
     train_net,
@@ -88,6 +84,7 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
         alpha=0.2,
         beta=None,
         eta=0.01,
+        penalty_fraction=1.0,
         lam_per="batch",
         mix_at="input",
         single_pass=True,
@@ -106,6 +103,8 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
         warm_start=False,
         callbacks=None,
         device="auto",
+        n_threads=None,
+        compile=False,
         random_state=None,
         verbose=0,
     ):
@@ -114,6 +113,7 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
         self.alpha = alpha
         self.beta = beta
         self.eta = eta
+        self.penalty_fraction = penalty_fraction
         self.lam_per = lam_per
         self.mix_at = mix_at
         self.single_pass = single_pass
@@ -132,6 +132,8 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
         self.warm_start = warm_start
         self.callbacks = callbacks
         self.device = device
+        self.n_threads = n_threads
+        self.compile = compile
         self.random_state = random_state
         self.verbose = verbose
 
@@ -229,7 +231,7 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
                 self,
                 to_numpy(X),
                 accept_sparse="csr",
-                dtype=(np.float64, np.float32),
+                dtype=types_of_rows(X),
                 ensure_all_finite=False,
                 reset=reset,
             )
@@ -386,9 +388,9 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
                 )
         update_net(self.net_, vars(self))
 
-    def _logits(self, X) -> Any:
-        """The module's raw output for rows that a user passes in."""
+    def _predicted(self, X, finish) -> Any:
+        """What ``finish`` makes of the logits of a user's rows, a chunk of them at a time."""
         check_is_fitted(self, "net_")
         X = self._validate_rows(X, reset=False)
         check_finite(X, getattr(self, "feature_names_in_", None))
-        return logits_of(self.net_, X, self.X_mean_)
+        return predicted(self.net_, X, self.X_mean_, finish)

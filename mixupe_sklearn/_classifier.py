@@ -33,6 +33,9 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
         Second parameter of the Beta distribution; None means ``alpha``.
     eta : float, default=1.0
         Weight of the penalty; 0 is plain Mixup, exactly.
+    penalty_fraction : float, default=1.0
+        Share of each batch's rows, drawn at random, that the penalty is measured on: an unbiased
+        estimate at a fraction of its extra time.
     lam_per : {"batch", "sample"}, default="batch"
         One mixing weight for each batch (the paper) or for each sample.
     mix_at : {"input", "hidden"}, default="input"
@@ -80,6 +83,13 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
         have seen the training are in ``net_.callbacks_``.
     device : {"auto", "cpu", "cuda", "mps"}, default="auto"
         Where to train; ``"auto"`` is a CUDA device where there is one.
+    n_threads : int or None, default=None
+        Threads of torch while training. None chooses: one for a small network, more for a large
+        one where they help; a number that the user or joblib has set is not exceeded.
+    compile : bool, default=False
+        Whether the module is compiled with ``torch.compile`` while it trains; where that fails,
+        one warning is given and the module runs as it is. The built-in network trains faster
+        without.
     random_state : int, RandomState instance or None, default=None
         Seed of initial weights, order, mixing and dropout. Equal seeds give equal results on one
         machine (in threads, for modules without dropout). numpy's and torch's global generators
@@ -149,6 +159,7 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
         alpha=0.05,
         beta=None,
         eta=1.0,
+        penalty_fraction=1.0,
         lam_per="batch",
         mix_at="input",
         single_pass=True,
@@ -168,6 +179,8 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
         warm_start=False,
         callbacks=None,
         device="auto",
+        n_threads=None,
+        compile=False,
         random_state=None,
         verbose=0,
     ):
@@ -177,6 +190,7 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
             alpha=alpha,
             beta=beta,
             eta=eta,
+            penalty_fraction=penalty_fraction,
             lam_per=lam_per,
             mix_at=mix_at,
             single_pass=single_pass,
@@ -195,6 +209,8 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
             warm_start=warm_start,
             callbacks=callbacks,
             device=device,
+            n_threads=n_threads,
+            compile=compile,
             random_state=random_state,
             verbose=verbose,
         )
@@ -286,11 +302,7 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
             Columns in the order of ``classes_``. For multi-label targets, each column is the
             probability that its label is on.
         """
-        logits = self._logits(X)
-        proba = self.net_.criterion_.predicted_mean(logits).numpy()
-        if proba.shape[1] < self._n_outputs():  # one logit for two classes
-            return np.hstack([1 - proba, proba])
-        return proba
+        return self._predicted(X, self._proba)
 
     def predict_log_proba(self, X):
         """Return the logarithm of ``predict_proba``.
@@ -306,7 +318,8 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
             Minus infinity where a probability is zero.
         """
         with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
+            proba = self.predict_proba(X)
+            return np.log(proba, out=proba)
 
     def predict(self, X):
         """Return the most probable class of each row, or the labels above one half.
@@ -321,8 +334,13 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
         y : ndarray of shape (n_samples,) or (n_samples, n_labels)
             Predicted labels.
         """
-        proba = self.predict_proba(X)
-        return self._labels.decode(proba)
+        return self._predicted(X, lambda logits: self._labels.decode(self._proba(logits)))
+
+    def _proba(self, logits) -> np.ndarray:
+        proba = self.net_.criterion_.predicted_mean(logits).numpy()
+        if proba.shape[1] < self._n_outputs():  # one logit for two classes
+            return np.hstack([1 - proba, proba])
+        return proba
 
     def _know(self, labels: Labels) -> None:
         self._labels, self.classes_ = labels, labels.classes

@@ -31,6 +31,9 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
         Second parameter of the Beta distribution; None means ``alpha``.
     eta : float, default=0.01
         Weight of the penalty; 0 is plain Mixup, exactly.
+    penalty_fraction : float, default=1.0
+        Share of each batch's rows, drawn at random, that the penalty is measured on: an unbiased
+        estimate at a fraction of its extra time.
     lam_per : {"batch", "sample"}, default="batch"
         One mixing weight for each batch (the paper) or for each sample.
     mix_at : {"input", "hidden"}, default="input"
@@ -75,6 +78,13 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
         have seen the training are in ``net_.callbacks_``.
     device : {"auto", "cpu", "cuda", "mps"}, default="auto"
         Where to train; ``"auto"`` is a CUDA device where there is one.
+    n_threads : int or None, default=None
+        Threads of torch while training. None chooses: one for a small network, more for a large
+        one where they help; a number that the user or joblib has set is not exceeded.
+    compile : bool, default=False
+        Whether the module is compiled with ``torch.compile`` while it trains; where that fails,
+        one warning is given and the module runs as it is. The built-in network trains faster
+        without.
     random_state : int, RandomState instance or None, default=None
         Seed of initial weights, order, mixing and dropout. Equal seeds give equal results on one
         machine (in threads, for modules without dropout). numpy's and torch's global generators
@@ -190,7 +200,7 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
         y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Shaped as the targets were; a single column is flat.
         """
-        y = self._logits(X).numpy() * self.y_scale_ + self.y_mean_
+        y = self._predicted(X, lambda logits: logits.numpy() * self.y_scale_ + self.y_mean_)
         return y[:, 0] if self._y_is_flat else y
 
     def _learn_targets(self, y, weight) -> None:

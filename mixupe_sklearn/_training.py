@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -11,11 +12,11 @@ from torch import Tensor
 from torch.utils.data import Subset
 
 from mixupe_sklearn._callbacks import EpochBar, EpochHook, Stopper, is_callback
-from mixupe_sklearn._checks import FLAG, Choice, Kind, Number, Rule, check_rules
+from mixupe_sklearn._checks import FLAG, Choice, Kind, Number, Rule, check_rules, warn_user
 from mixupe_sklearn._criterion import METHOD_RULES
-from mixupe_sklearn._forward import as_logits
-from mixupe_sklearn._hardware import few_threads
-from mixupe_sklearn._inputs import Rows, centred
+from mixupe_sklearn._forward import as_logits, stages_of
+from mixupe_sklearn._hardware import compile_module, drop_compiled, threads_for
+from mixupe_sklearn._inputs import ROW_BLOCK, Rows, centred, free_memory, in_chunks, on_device
 from mixupe_sklearn._net import fixed_validation, has_batch_norm, make_dataset
 from mixupe_sklearn.modules import MLP
 
@@ -37,20 +38,17 @@ TRAINING_RULES: dict[str, Rule] = {
     "n_iter_no_change": Number("a whole number >= 1", low=1, integer=True),
     "tol": Number("a number >= 0"),
     "warm_start": FLAG,
+    "n_threads": Number("a whole number >= 1 or None", low=1, integer=True, or_none=True),
+    "compile": FLAG,
     "module_params": Kind("a dict or None", (Mapping,), or_none=True),
     "optimizer_params": Kind("a dict or None", (Mapping,), or_none=True),
     "callbacks": Kind("a list of skorch callbacks or None", (list, tuple), or_none=True),
     "verbose": Kind("a whole number", (int, np.integer)),
 }
-# What a chunk of rows may have at predict: rows, and entries (16 MiB of float32).
-MAX_ROWS, CHUNK = 8192, 2**22
 # Names of the callbacks that every net of an estimator has.
 STOPPER, BAR, HOOK = "mixupe_stopper", "mixupe_bar", "mixupe_hook"
 # Parameters that a network cannot change while it goes on.
 FIXED = ("module", "module_params", "optimizer", "optimizer_params", "callbacks", "device")
-# Chunks are filled up to a multiple of this many rows: matrix products then run the same kernel for
-# one row as for many, so that a row's prediction does not depend on its company.
-ROW_BLOCK = 16
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
@@ -134,6 +132,7 @@ def make_net(
         device=str(device),
         **dunder,
     )
+    net.keeps_batches = False
     try:
         return net.initialize()
     except ValueError as error:
@@ -191,6 +190,34 @@ def n_module_outputs(net: Any, X: Any, X_mean: np.ndarray) -> int:
         return int(_forward(net, X[:2], X_mean).shape[1])
 
 
+def compile_net(net: Any, train: Rows, X_mean: np.ndarray) -> None:
+    """Compile what a training step calls, after a trial with the first two rows."""
+    module, criterion = net.module_, copy.deepcopy(net.criterion_)  # its draws are for training
+    if criterion.has_penalty and criterion.penalty == "directional":
+        warn_user(
+            "Got compile=True with penalty='directional', whose second derivatives a compiled "
+            "module does not have; the module runs as it is."
+        )
+        return
+    few = Rows(train.X[:2], train.targets[:2], None)
+    X, y = (rows[:].to(torch.device(net.device)) for rows in as_tensors(net, few, X_mean)[:2])
+    # Mixing between stages calls these one by one.
+    parts = stages_of(module) if criterion.mix_at == "hidden" else [module]
+    compile_module(
+        module,
+        [part for part in parts if isinstance(part, torch.nn.Module)],
+        lambda: criterion(module.train(), X, y).loss.backward(),
+    )
+
+
+def rows_a_pass(net: Any, n_rows: int) -> int:
+    """How many rows a full batch runs at once, the clean ones of the penalty included."""
+    criterion, n_mixed = net.criterion_, min(net.batch_size, n_rows)
+    if not (criterion.has_mixing and criterion.has_penalty and criterion.single_pass):
+        return n_mixed
+    return n_mixed + math.ceil(criterion.penalty_fraction * n_mixed)
+
+
 def train_net(
     net: Any,
     train: Rows,
@@ -227,7 +254,9 @@ def train_net(
     try:
         if show_bar:
             bar.show(epochs)
-        with few_threads(net.module_):
+        with threads_for(net.module_, rows_a_pass(net, train.n_rows), settings["n_threads"]):
+            if settings["compile"]:
+                compile_net(net, train, X_mean)
             dataset, net.train_split = _datasets(net, train, valid, X_mean)
             net.partial_fit(dataset, None, epochs=epochs)
         check_weights(net)
@@ -238,6 +267,7 @@ def train_net(
     finally:
         # The net keeps neither the data nor functions that know the whole estimator.
         net.train_split = None
+        drop_compiled(net.module_)
         hook.reset()
         bar.close()
         stopper.best_weights_ = None
@@ -272,22 +302,31 @@ def check_weights(net: Any) -> None:
 
 def _datasets(net: Any, train: Rows, valid: Rows | None, X_mean: np.ndarray) -> tuple[Any, Any]:
     """The training rows as a data set, and the split that brings the validation rows."""
-    whole = make_dataset(*as_tensors(net, train, X_mean))
+    whole = make_dataset(*as_tensors(net, train, X_mean, by_batch=True))
     if valid is None:
         return whole, None
     if train.index is None or valid.index is None:
-        return whole, fixed_validation(make_dataset(*as_tensors(net, valid, X_mean)))
+        return whole, fixed_validation(make_dataset(*as_tensors(net, valid, X_mean, by_batch=True)))
     # Arrays, though Subset's type asks for a sequence: a list of a million numbers is no small one.
     aside = Subset(whole, cast(Sequence[int], valid.index))
     return Subset(whole, cast(Sequence[int], train.index)), fixed_validation(aside)
 
 
-def as_tensors(net: Any, rows: Rows, X_mean: np.ndarray) -> tuple[Any, Tensor, Tensor | None]:
-    """Centred inputs, targets and weights in the floating type of the net."""
-    dtype = float_type(net)
+def as_tensors(
+    net: Any, rows: Rows, X_mean: np.ndarray, *, by_batch: bool = False
+) -> tuple[Any, Tensor, Tensor | None]:
+    """Centred inputs, targets and weights in the floating type of the net, and on its device.
+
+    With ``by_batch``, inputs too large to be copied come as ``CentredRows``. What does not fit on
+    the device stays where it is.
+    """
+    dtype, device = float_type(net), torch.device(net.device)
+    X = centred(rows.X, X_mean, dtype, by_batch)
     y = torch.from_numpy(rows.targets)
+    y = y.to(dtype) if y.is_floating_point() else y
     weight = None if rows.weight is None else torch.as_tensor(rows.weight, dtype=dtype)
-    return centred(rows.X, X_mean, dtype), y.to(dtype) if y.is_floating_point() else y, weight
+    X, y, weight = on_device((X, y, weight), device, free_memory(device))
+    return X, y, weight
 
 
 def _forget_batches(net: Any, n_before: int) -> bool:
@@ -310,19 +349,25 @@ def readable(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def logits_of(net: Any, X: Any, X_mean: np.ndarray) -> Tensor:
-    """Logits of raw rows in float64, a chunk at a time."""
-    n_samples, n_features = X.shape
-    size = max(ROW_BLOCK, min(MAX_ROWS, CHUNK // max(1, n_features)) // ROW_BLOCK * ROW_BLOCK)
-    with torch.inference_mode():
-        logits = _forward(net, X[:size], X_mean)
-        if n_samples <= size:
-            return logits
+    """Logits of raw rows in float64."""
+    return torch.from_numpy(predicted(net, X, X_mean, Tensor.numpy))
+
+
+def predicted(
+    net: Any, X: Any, X_mean: np.ndarray, finish: Callable[[Tensor], np.ndarray]
+) -> np.ndarray:
+    """What ``finish`` makes of the logits of raw rows, a chunk at a time."""
+    first, *others = in_chunks(*X.shape)
+    with torch.inference_mode(), threads_for(net.module_, first.stop):
+        values = finish(_forward(net, X[first], X_mean))
+        if not others:
+            return values
         # One piece of memory for all: small ones between the chunks would keep the freed chunks
         # from being used again, and memory would grow with the rows.
-        whole = logits.new_empty(n_samples, logits.shape[1])
-        whole[:size] = logits
-        for start in range(size, n_samples, size):
-            whole[start : start + size] = _forward(net, X[start : start + size], X_mean)
+        whole = np.empty((X.shape[0], *values.shape[1:]), dtype=values.dtype)
+        whole[first] = values
+        for part in others:
+            whole[part] = finish(_forward(net, X[part], X_mean))
         return whole
 
 
@@ -333,6 +378,7 @@ def _forward(net: Any, X: Any, X_mean: np.ndarray) -> Tensor:
     rows = centred(X, X_mean, float_type(net))
     rows = rows if isinstance(rows, Tensor) else rows[:]
     n_rows = len(rows)
-    rows = torch.nn.functional.pad(rows, (0, 0, 0, -n_rows % ROW_BLOCK))
+    if n_rows % ROW_BLOCK:  # else it would still be a copy
+        rows = torch.nn.functional.pad(rows, (0, 0, 0, -n_rows % ROW_BLOCK))
     # To the processor before double precision, which not every device has.
     return as_logits(module(rows.to(torch.device(net.device))))[:n_rows].cpu().double()
