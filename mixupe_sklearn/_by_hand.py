@@ -12,8 +12,8 @@ from mixupe_sklearn._batches import Batches, CentredRows
 from mixupe_sklearn._criterion import MixupELoss
 from mixupe_sklearn._feed import Data
 from mixupe_sklearn._hardware import is_compiled
-from mixupe_sklearn._lockstep import Batch, rates_of, unstack_optimizer
-from mixupe_sklearn._stacked import ACTIVATIONS
+from mixupe_sklearn._lockstep import Batch, counts_of, rates_of, unstack_optimizer
+from mixupe_sklearn._stacked import ACTIVATIONS, activation_of
 from mixupe_sklearn.modules import MLP
 
 # Optimizers that treat every weight alike and alone: one long vector is as good as many arrays.
@@ -24,8 +24,8 @@ OPTIMIZERS = {
     torch.optim.RMSprop,
     torch.optim.SGD,
 }
-_LAYERS = {MLP, nn.ModuleList, nn.Sequential, nn.Linear, *ACTIVATIONS}
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_WEIGHT_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
 def why_not_by_hand(net: Any, iterator: Any) -> str | None:
@@ -48,19 +48,48 @@ def why_not_by_hand(net: Any, iterator: Any) -> str | None:
     return next(reasons, None)
 
 
+def _is_plain(module: nn.Module) -> bool:
+    """Whether a module is one of our MLPs as it is made, without dropout and BatchNorm."""
+    if type(module) is not MLP:
+        return False
+    stages: list[Any] = list(module.stages)
+    *hidden, last = stages
+    if not all(type(stage) is nn.Sequential and len(stage) == 2 for stage in hidden):
+        return False
+    layers = [*(stage[0] for stage in hidden), last]
+    activations = [stage[1] for stage in hidden]
+    # A user may have exchanged a layer, tied two, or taken a bias away.
+    n_weights = sum(2 if layer.bias is not None else 1 for layer in layers if _is_linear(layer))
+    return (
+        all(_is_linear(layer) for layer in layers)
+        and len({layer.bias is None for layer in layers}) == 1
+        and len({type(activation) for activation in activations}) <= 1
+        and all(type(activation) in ACTIVATIONS for activation in activations)
+        and all(getattr(activation, "approximate", "none") == "none" for activation in activations)
+        and len(list(module.parameters())) == n_weights
+    )
+
+
+def _is_linear(layer: nn.Module) -> bool:
+    return type(layer) is nn.Linear
+
+
 def _about_module(module: nn.Module) -> Iterable[str]:
-    layers = list(module.modules())
-    if type(module) is not MLP or any(type(layer) not in _LAYERS for layer in layers):
+    if not _is_plain(module):
         yield "the module is not an MLP without dropout and BatchNorm"
-    if any(getattr(layer, name) for layer in layers for name in _HOOKS):
+    if any(getattr(layer, name) for layer in module.modules() for name in _HOOKS):
         yield "the module has hooks"
     if is_compiled(module):
         yield "the module is compiled"
     parameters = list(module.parameters())
-    if not all(p.requires_grad and not p._backward_hooks for p in parameters):
-        yield "a weight is frozen or has hooks"
-    if any(p.device.type != "cpu" for p in parameters):
+    if not all(parameter.requires_grad for parameter in parameters):
+        yield "a weight is frozen"
+    if any(getattr(parameter, name, None) for parameter in parameters for name in _WEIGHT_HOOKS):
+        yield "a weight has hooks"
+    if any(parameter.device.type != "cpu" for parameter in parameters):
         yield "the module is not on the processor"
+    if any(parameter.dtype not in (torch.float32, torch.float64) for parameter in parameters):
+        yield "the weights are not of single or double precision"
 
 
 def _about_loss(criterion: Any) -> Iterable[str]:
@@ -86,6 +115,15 @@ def _about_optimizer(net: Any) -> Iterable[str]:
         yield "the optimizer has an unusual option"
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
         yield "the optimizer has hooks"
+    histories = [_history_of(optimizer.state.get(parameter, {})) for parameter in parameters]
+    if any(history != histories[0] for history in histories):
+        yield "the weights have different histories"
+
+
+def _history_of(state: dict[str, Any]) -> tuple[Any, ...]:
+    """What all weights of a network must agree in: the names in their state, and the counts."""
+    counts = counts_of(state).items()
+    return *state, *(float(v) if isinstance(v, Tensor) else v for _, v in counts)
 
 
 def _about_data(net: Any, iterator: Any) -> Iterable[str]:
@@ -96,10 +134,16 @@ def _about_data(net: Any, iterator: Any) -> Iterable[str]:
     dtype = next(net.module_.parameters()).dtype
     if not isinstance(X, (Tensor, CentredRows)) or X.dtype != dtype or len(X.shape) != 2:
         yield "the inputs are not rows of the module's floating type"
+    elif X.shape[1] != next(net.module_.parameters()).shape[1]:
+        yield "the inputs have another width than the module"
     if weight is not None and (not isinstance(weight, Tensor) or weight.ndim != 1):
         yield "the weights are not one a row"
     if not isinstance(iterator.y, Tensor) or iterator.y.device.type != "cpu":
         yield "the targets are not a tensor"
+    elif net.criterion_.head == "softmax" and (
+        iterator.y.ndim != 1 or iterator.y.is_floating_point()
+    ):
+        yield "the targets are not class numbers"
 
 
 def _parts_of(iterator: Batches) -> tuple[Any, Any]:
@@ -113,52 +157,79 @@ def _parts_of(iterator: Batches) -> tuple[Any, Any]:
 class Loan:
     """Weights and optimizer state of a net, borrowed for the time of its training.
 
-    Between epochs the net is whole: its parameters and its optimizer's state show the values of
-    the moment. What a callback writes into them counts, and so do new learning rates; where it
-    puts others in their place, the loan is void.
+    Between epochs the net is whole: its parameters, their gradients and its optimizer's state show
+    the values of the moment. What a callback writes into them counts; where it puts others in
+    their place, or changes how they are trained, the loan is void and another one is made.
     """
 
     def __init__(self, net: Any):
-        self.net = net
-        self.rates = rates_of(net.optimizer_)
+        self.terms = _terms_of_loan(net)
         self.batch = Batch([net])
+        (self.optimizer,) = self.batch.optimizers
         self.states: list[tuple[Any, dict[str, Any]]] = []
 
-    @property
-    def is_good(self) -> bool:
-        """Whether the net still has what was borrowed."""
-        optimizer = self.net.optimizer_
-        is_same = optimizer is self.batch.optimizers[0] and rates_of(optimizer) == self.rates
+    def is_good(self, net: Any) -> bool:
+        """Whether the net still has what was borrowed, and is trained as before."""
+        is_same = net.optimizer_ is self.optimizer and _terms_of_loan(net) == self.terms
         return is_same and self.batch.stack.is_whole and self.has_states
 
     @property
     def has_states(self) -> bool:
         """Whether the optimizer still has the state that was borrowed."""
-        (optimizer,) = self.batch.optimizers
-        return all(optimizer.state.get(parameter) is state for parameter, state in self.states)
+        return all(
+            self.optimizer.state.get(parameter) is state
+            and _history_of(state) == _history_of(self.common_state)
+            for parameter, state in self.states
+        )
 
-    def run_epoch(self, data: Data, order: np.ndarray, sizes: list[int]) -> np.ndarray:
+    @property
+    def common_state(self) -> dict[str, Any]:
+        """The state of the optimizer that takes the steps."""
+        (weights,) = self.batch.optimizer.param_groups[0]["params"]
+        return self.batch.optimizer.state.get(weights, {})
+
+    def run_epoch(self, net: Any, data: Data, order: np.ndarray, sizes: list[int]) -> np.ndarray:
         """Run an epoch and return the losses of each step, (n_steps, 4)."""
-        values = self.batch.run_epoch(data, [order], sizes)[:, :, 0]
-        optimizer = self.net.optimizer_
+        values = self.batch.run_epoch([net.criterion_], data, [order], sizes)[:, :, 0]
+        self._show()
+        return values
+
+    def _show(self) -> None:
+        """Let the net's parameters and its optimizer show what the epoch has come to."""
+        stack, optimizer = self.batch.stack, self.optimizer
         if not self.states:
-            batch = self.batch
-            unstack_optimizer(batch.stack, batch.optimizer, batch.optimizers, copy=False)
+            unstack_optimizer(stack, self.batch.optimizer, [optimizer], copy=False)
             self.states = list(optimizer.state.items())
-        for parameter in self.net.module_.parameters():
+        for _, state in self.states:
+            for name, value in counts_of(self.common_state).items():
+                is_tensor = isinstance(value, Tensor)
+                state[name] = value.to(state[name].dtype, copy=True) if is_tensor else value
+        for parameter, _, _ in stack.lent:
             parameter.grad = None
         # Without gradients it moves nothing, but schedules ask whether it was called.
         optimizer.step()
-        return values
+        gradients = stack.unflatten(stack.gradient[0])
+        for (parameter, _, _), gradient in zip(stack.lent, gradients, strict=True):
+            parameter.grad = gradient.clone()
 
     def pay_back(self) -> None:
         """Give the net memory of its own."""
-        self.batch.stack.release()
-        if self.has_states:  # else someone has given the optimizer another
-            batch = self.batch
-            unstack_optimizer(batch.stack, batch.optimizer, batch.optimizers)
+        stack = self.batch.stack
+        stack.release()
+        if not self.states:  # an epoch was cut short
+            unstack_optimizer(stack, self.batch.optimizer, [self.optimizer])
+        for parameter, state in self.states:
+            if self.optimizer.state.get(parameter) is state:  # else someone has given it another
+                arrays = {name: state[name] for name in state if name not in counts_of(state)}
+                state.update({name: value.clone() for name, value in arrays.items()})
 
 
+def _terms_of_loan(net: Any) -> tuple[Any, ...]:
+    """What may not change while a loan lasts."""
+    return rates_of(net.optimizer_), activation_of(net.module_)
+
+
+# The loans of nets in training; none of them holds on to its net.
 _loans: weakref.WeakKeyDictionary[Any, Loan] = weakref.WeakKeyDictionary()
 
 
@@ -172,14 +243,15 @@ def run_by_hand(net: Any, iterator: Batches) -> np.ndarray:
     values : array of shape (n_batches, 4)
         Loss, its parts and its scale.
     """
-    if net in _loans and not _loans[net].is_good:
+    if net in _loans and not _loans[net].is_good(net):
         pay_back(net)
     if net not in _loans:
         _loans[net] = Loan(net)
     X, weight = _parts_of(iterator)
+    data = Data(X, iterator.y, weight, net, iterator.indices)
     order = iterator.order()
     order = np.arange(iterator.n_samples) if order is None else order
-    return _loans[net].run_epoch(Data(X, iterator.y, weight, net), order, iterator.sizes())
+    return _loans[net].run_epoch(net, data, order, iterator.sizes())
 
 
 def pay_back(net: Any) -> None:

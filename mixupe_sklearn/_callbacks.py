@@ -40,7 +40,7 @@ def hears_batches(callback: Any, net: Any) -> bool:
         return bool(callback.on_train and is_cached)
     if kind is LRScheduler:
         return callback.step_every == "batch"
-    return any(getattr(kind, name) is not getattr(Callback, name) for name in BATCH_EVENTS)
+    return any(getattr(kind, name, None) is not getattr(Callback, name) for name in BATCH_EVENTS)
 
 
 class QuietLog(PrintLog):

@@ -1,5 +1,6 @@
 """MixupELoss: the loss of one training step, for any torch module."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,7 +19,16 @@ from mixupe_sklearn._forward import (
     run_stages,
     stages_of,
 )
-from mixupe_sklearn._mixing import Draw, is_unmixed, mix, sample_lam, sample_partner
+from mixupe_sklearn._mixing import (
+    Draw,
+    check_clean,
+    is_unmixed,
+    mix,
+    sample_lam,
+    sample_partner,
+    sample_share,
+    take,
+)
 from mixupe_sklearn._penalty import (
     HEADS,
     directional_penalty,
@@ -26,6 +36,7 @@ from mixupe_sklearn._penalty import (
     logit_penalty,
     loss_scale,
     one_minus_lam_mean,
+    row_shares,
 )
 from mixupe_sklearn._random import generator_like_torch
 
@@ -36,6 +47,9 @@ METHOD_RULES: dict[str, Rule] = {
     "alpha": Number("a number >= 0"),
     "beta": Number("a number >= 0, or None for alpha", or_none=True),
     "eta": Number("a number >= 0"),
+    "penalty_fraction": Number(
+        "a number above 0 and up to 1", high=math.nextafter(1.0, 2.0), open_low=True
+    ),
     "lam_per": Choice(("batch", "sample")),
     "mix_at": Choice(("input", "hidden")),
     "single_pass": FLAG,
@@ -51,7 +65,8 @@ _OWN_RULES: dict[str, Rule] = {
 class LossParts(NamedTuple):
     """What one step's loss is made of; only ``loss`` carries a gradient.
 
-    ``clean_logits`` are None where only mixed rows were run (plain Mixup).
+    ``clean_logits`` are those of the rows that were run clean: all of the batch, or the share of
+    them that the penalty saw (mixing with ``penalty_fraction`` below 1), or None (plain Mixup).
     """
 
     loss: Tensor
@@ -103,6 +118,11 @@ class MixupELoss(nn.Module):
         Second parameter; None means ``alpha``.
     eta : float, default=0.01
         Weight of the penalty; 0 is plain Mixup, exactly.
+    penalty_fraction : float, default=1.0
+        Share of each batch's rows, at random, that the penalty is measured on: an unbiased
+        estimate at a fraction of its extra time. The first of the partners are the share, so that
+        ``lam`` and partners are the same whatever it is. ``clean_logits`` are then those of these
+        rows. One is the least, and two for a clean pass of its own (``single_pass=False``).
     lam_per : {"batch", "sample"}, default="batch"
         One ``lam`` for the batch (the paper), or one for each sample.
     mix_at : {"input", "hidden"}, default="input"
@@ -119,7 +139,8 @@ class MixupELoss(nn.Module):
     X_mean : float or Tensor, default=0.0
         ``E[x']`` for the directional penalty; zero for centred data, which the method wants.
     random_state : int, numpy.random.Generator or None, default=None
-        Source of ``lam``, partners and stages. None takes a seed from torch's global generator.
+        Source of ``lam``, partners, stages and shares. None takes a seed from torch's global
+        generator.
 
     References
     ----------
@@ -149,6 +170,7 @@ class MixupELoss(nn.Module):
         alpha: float = 0.2,
         beta: float | None = None,
         eta: float = 0.01,
+        penalty_fraction: float = 1.0,
         lam_per: str = "batch",
         mix_at: str = "input",
         head: str = "softmax",
@@ -163,6 +185,7 @@ class MixupELoss(nn.Module):
         self.alpha = alpha
         self.beta = beta
         self.eta = eta
+        self.penalty_fraction = penalty_fraction
         self.lam_per = lam_per
         self.mix_at = mix_at
         self.head = head
@@ -183,14 +206,22 @@ class MixupELoss(nn.Module):
         return wanted and self.eta * one_minus_lam_mean(self.alpha, self.beta) > 0
 
     def draw(self, n_samples: int, n_stages: int = 1) -> Draw:
-        """Draw one step's ``lam``, partners and stage, as far as the method uses them."""
-        stage = int(self.rng.integers(1, n_stages)) if n_stages > 1 else 0
-        if not self.has_mixing:
-            return Draw(stage=stage)
-        beta = self.alpha if self.beta is None else self.beta
-        size = n_samples if self.lam_per == "sample" else None
-        lam = sample_lam(self.alpha, beta, self.rng, size)
-        return Draw(lam, sample_partner(n_samples, self.rng), stage)
+        """Draw one step's ``lam``, partners, stage and clean rows, as far as the method uses them.
+
+        The first partners are the clean rows; only where nothing is mixed is a share drawn.
+        """
+        draw = Draw(stage=int(self.rng.integers(1, n_stages)) if n_stages > 1 else 0)
+        if self.has_mixing:
+            beta = self.alpha if self.beta is None else self.beta
+            size = n_samples if self.lam_per == "sample" else None
+            lam = sample_lam(self.alpha, beta, self.rng, size)
+            draw = draw._replace(lam=lam, partner=sample_partner(n_samples, self.rng))
+        if self.penalty_fraction == 1 or not self.has_penalty:
+            return draw
+        # A row that runs by itself has no variance, which BatchNorm asks for.
+        least = 1 if self.single_pass else 2
+        share = sample_share(n_samples, self.penalty_fraction, self.rng, least, draw.partner)
+        return draw._replace(clean=share)
 
     def forward(
         self,
@@ -216,7 +247,8 @@ class MixupELoss(nn.Module):
             Weight of each sample's loss and penalty; they should average one over the training
             set, since the batch is averaged by its number of rows.
         draw : Draw or None, default=None
-            Use this draw instead of a new one.
+            Use this draw instead of a new one, its ``clean`` rows included: None there is all
+            rows, whatever ``penalty_fraction`` says.
         **module_params
             Passed on to the module's forward.
 
@@ -227,15 +259,14 @@ class MixupELoss(nn.Module):
             and the logits.
         """
         stages = self._stages(module)
-        if draw is None or (draw.partner is not None and not self.has_mixing):
-            draw = self.draw(len(y), len(stages))
-        if draw.stage >= len(stages):
-            raise ValueError(f"Got draw.stage={draw.stage}, but expected below {len(stages)}.")
+        draw = self._settled(draw, len(y), len(stages))
         encode, rest = stages[: draw.stage], stages[draw.stage :]
         state = run_stages(encode, X, module_params) if encode else X
         is_mixed = draw.partner is not None
         mixed = mix(mixable(state), draw.lam, draw.partner) if is_mixed else None
-        clean = differentiable(state) if self._needs_input_gradient else state
+        # Without mixing all rows run clean anyway.
+        clean = take(state, draw.clean) if is_mixed else state
+        clean = differentiable(clean) if self._needs_input_gradient else clean
 
         def run_rest(rows: Any) -> Tensor:
             return as_logits(run_stages(rest, rows, {} if encode else module_params))
@@ -244,7 +275,8 @@ class MixupELoss(nn.Module):
         targets = encode_targets(y, mixed_logits, self.head)
         weight = check_row_weights(sample_weight, mixed_logits)
         mixup_loss, gradient = self._mixup_part(mixed_logits, targets, weight, draw)
-        penalty_term, slope = self._penalty_part(clean_logits, clean, targets, weight, draw)
+        whole = clean if draw.clean is None else state
+        penalty_term, slope = self._penalty_part(clean_logits, clean, whole, targets, weight, draw)
         total = mixup_loss + self.eta * penalty_term
         scale = loss_scale(mixup_loss, total.detach())
         if slope is None:  # no penalty, or one whose gradient autograd carries
@@ -270,6 +302,18 @@ class MixupELoss(nn.Module):
     def predicted_mean(self, logits: Tensor) -> Tensor:
         """Turn logits into probabilities (classes and labels) or leave them (numbers)."""
         return HEADS[self.head].mean(as_logits(logits))
+
+    def _settled(self, given: Draw | None, n_samples: int, n_stages: int) -> Draw:
+        """The draw of this step: a given one, checked, as far as the method can use it."""
+        if given is None:
+            return self.draw(n_samples, n_stages)
+        draw = given
+        if given.partner is not None and not self.has_mixing:
+            draw = self.draw(n_samples, n_stages)._replace(clean=given.clean)
+        if draw.stage >= n_stages:
+            raise ValueError(f"Got draw.stage={draw.stage}, but expected below {n_stages}.")
+        check_clean(draw.clean, n_samples)
+        return draw
 
     def _stages(self, module: Any) -> list[Callable[..., Any]]:
         if self.mix_at == "input" or not (self.has_mixing or self._needs_input_gradient):
@@ -317,19 +361,26 @@ class MixupELoss(nn.Module):
         self,
         logits: Tensor | None,
         clean: Any,
+        whole: Any,
         targets: Tensor,
         weight: Tensor | None,
         draw: Draw,
     ) -> tuple[Tensor, Tensor | None]:
-        """``E[1-lam] * mean |q|``, and the gradient of ``eta`` times it in closed form, if any."""
+        """``E[1-lam] * mean |q|``, and the gradient of ``eta`` times it in closed form, if any.
+
+        ``clean`` are the rows that ran, ``whole`` those of the batch.
+        """
         if logits is None or not self.has_penalty:
             return torch.zeros((), dtype=targets.dtype, device=targets.device), None
         weight = torch.ones_like(targets[:, 0]) if weight is None else weight
-        share = one_minus_lam_mean(self.alpha, self.beta) / len(targets) * weight
+        X_mean = self.X_mean
+        if self.penalty == "directional" and draw.stage:
+            # What a hidden state's mean is, only this batch can tell.
+            X_mean = torch.tensordot(weight, whole, dims=1) / weight.sum()
+        share = row_shares(one_minus_lam_mean(self.alpha, self.beta), weight, draw.clean)
+        if draw.partner is not None:  # only these rows have run
+            targets, share = take(targets, draw.clean), take(share, draw.clean)
         if self.penalty == "directional":
-            X_mean = self.X_mean
-            if draw.stage:  # what a hidden state's mean is, only this batch can tell
-                X_mean = torch.tensordot(weight, clean, dims=1) / weight.sum()
             q = directional_penalty(logits, clean, targets, X_mean, self.head)
             return (share * q.abs()).sum(), None
         with torch.no_grad():

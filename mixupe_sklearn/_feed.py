@@ -62,23 +62,42 @@ def mixes_inputs(n_features: int, clean_share: float) -> bool:
 
 
 class Data:
-    """Rows shared by all members of a group; ``net`` is any one of theirs.
+    """Rows shared by all members of a group.
 
-    ``X`` is a tensor, or anything that gives a tensor for an array of row numbers.
+    Parameters
+    ----------
+    X : Tensor or CentredRows of shape (n_samples, n_features)
+        Inputs, of the floating type of the members.
+    y : Tensor of shape (n_samples,) or (n_samples, n_outputs)
+        Targets; for a softmax, class numbers.
+    weight : Tensor of shape (n_samples,) or None
+        Weights.
+    net : MixupENet
+        Any one of the members.
+    index : array of int or None, default=None
+        The rows that are used; None means all.
     """
 
-    def __init__(self, X: Any, y: Tensor, weight: Tensor | None, net: Any):
+    def __init__(
+        self,
+        X: Any,
+        y: Tensor,
+        weight: Tensor | None,
+        net: Any,
+        index: np.ndarray | None = None,
+    ):
         first, last = net.module_.stages[0], net.module_.stages[-1]
         layer: Any = first[0] if isinstance(first, torch.nn.Sequential) else first
         self.dtype: torch.dtype = layer.weight.dtype
         self.head = net.criterion_.head
-        self.X, self.y = X, y
+        self.X, self.y = X.detach() if isinstance(X, Tensor) else X, y
         self.weight = None if weight is None else weight.to(self.dtype)
         self.n_features = layer.in_features
         self.n_outputs = last.out_features
         self.is_class_number = self.head == "softmax" and y.ndim == 1 and not y.is_floating_point()
         if self.is_class_number:  # once for all; other targets are looked at as they come
-            self._encode(torch.stack([y.min(), y.max()]))
+            used = y if index is None else y[torch.from_numpy(index)]
+            self._encode(torch.stack([used.min(), used.max()]))
 
     def __len__(self) -> int:
         return len(self.y)
@@ -217,7 +236,8 @@ class Feeder:
         """Memory of a name that is used again; new memory for each run of steps would be slow."""
         size = torch.Size(shape).numel()
         if name not in self.rooms or self.rooms[name].numel() < size:
-            self.rooms[name] = torch.empty(size, dtype=self.data.dtype)
+            with torch.inference_mode(False):  # the next epoch may be one with autograd
+                self.rooms[name] = torch.empty(size, dtype=self.data.dtype)
         return self.rooms[name][:size].view(shape)
 
     def _mixed(
@@ -236,17 +256,18 @@ class Feeder:
     def _pulls(self, index: Tensor, weight: Tensor | None, draws: Draws, n_clean: int) -> Tensor:
         """What the penalty of each row that it sees counts beside the loss of one row."""
         n_rows = index.shape[2]
-        pull = (self.terms.eta * self.terms.one_minus_lam * (n_rows / n_clean))[None, :, None]
+        pull = (self.terms.eta * self.terms.one_minus_lam * (n_rows / n_clean))[None, :, None, None]
+        weight = None if weight is None else weight[..., None]
         if draws.partner is not None:
-            pull = pull.expand(*index.shape[:2], n_clean)
+            pull = pull.expand(*index.shape[:2], n_clean, 1)
             if weight is None:
                 return pull
-            partner = _numbered(draws.partner, n_rows)
-            return pull * _first_partners(weight[..., None], partner, n_clean)[..., 0]
-        pull = pull.expand(index.shape)
+            return pull * _first_partners(weight, _numbered(draws.partner, n_rows), n_clean)
+        pull = pull.expand(*index.shape, 1)
         if draws.clean is not None:
             # All rows are run anyway; those that the penalty does not see count nothing.
-            pull = pull * torch.zeros(index.shape, dtype=pull.dtype).scatter_(-1, draws.clean, 1.0)
+            is_seen = torch.zeros(pull.shape, dtype=pull.dtype)
+            pull = pull * is_seen.scatter_(2, draws.clean[..., None], 1.0)
         return pull if weight is None else pull * weight
 
 

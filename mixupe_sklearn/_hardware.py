@@ -71,18 +71,20 @@ class _Threads:
     @contextmanager
     def lent(self) -> Iterator[int]:
         """Run a block that may set the number; it is told the user's own."""
-        is_nested = getattr(self._here, "is_inside", False)
+        outer = getattr(self._here, "found", None)
+        before = torch.get_num_threads()
+        is_own = threading.current_thread() is threading.main_thread()
         with self._lock:
             if self._n_inside == 0:
-                self._found = torch.get_num_threads()
+                self._found = before
             self._n_inside += 1
-            found = self._found
-        before = torch.get_num_threads() if is_nested else found
-        self._here.is_inside = True
+            if outer is None and not is_own:
+                before = self._found
+        self._here.found = before if outer is None else outer
         try:
-            yield found
+            yield self._here.found
         finally:
-            self._here.is_inside = is_nested
+            self._here.found = outer
             _set_threads(before)
             with self._lock:
                 self._n_inside -= 1
@@ -118,6 +120,8 @@ def n_threads_for(module: torch.nn.Module, n_rows: int, at_most: int) -> int:
     >>> n_threads_for(torch.nn.Linear(1024, 1024), n_rows=200, at_most=8)
     3
     """
+    if at_most == 1:
+        return 1
     n_weights = sum(parameter.numel() for parameter in module.parameters())
     return max(1, min(at_most, n_weights * n_rows // WORK_A_THREAD))
 

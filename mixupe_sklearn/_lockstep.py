@@ -2,7 +2,7 @@
 
 import copy as copying
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,19 +25,26 @@ class Batch:
     """
 
     def __init__(self, nets: list[Any]):
-        self.nets = nets
-        self.stack = Stack([net.module_ for net in nets])
         self.optimizers = [net.optimizer_ for net in nets]
-        self.optimizer = stack_optimizers(self.stack, self.optimizers)
+        self.stack = Stack([net.module_ for net in nets])
+        try:
+            self.optimizer = stack_optimizers(self.stack, self.optimizers)
+        except BaseException:
+            self.stack.release()
+            raise
         self.take_step = Stepper(self.optimizer)
-        self.passes: dict[tuple[int, int], Passes] = {}
+        self.passes: dict[tuple[int, int, int], Passes] = {}
         self.rooms: dict[str, Tensor] = {}
 
-    def run_epoch(self, data: Data, orders: Sequence[np.ndarray], sizes: list[int]) -> np.ndarray:
+    def run_epoch(
+        self, criteria: list[Any], data: Data, orders: Sequence[np.ndarray], sizes: list[int]
+    ) -> np.ndarray:
         """Take all steps of an epoch.
 
         Parameters
         ----------
+        criteria : list of MixupELoss
+            The members' losses, all of one kind.
         data : Data
             The rows.
         orders : sequence of arrays of shape (n_samples,)
@@ -50,7 +57,8 @@ class Batch:
         values : array of shape (n_steps, 4, n_members)
             Loss, its parts and its scale.
         """
-        criteria = [net.criterion_ for net in self.nets]
+        if not sizes:
+            return np.empty((0, 4, len(criteria)))
         terms = terms_of(criteria, self.stack.weights.dtype)
         feeder = Feeder(data, criteria, terms, self.rooms)
         # Where the gradient is written by hand, torch need not follow: each call is cheaper.
@@ -72,9 +80,9 @@ class Batch:
         """Memory for batches of this size: the usual one, or that of the last batch."""
         n_run, n_clean = feed.targets.shape[1], 0 if feed.pull is None else feed.pull.shape[1]
         n_extra = n_clean if feed.clean is None else 0
-        sizes = n_run - n_extra, n_clean
+        sizes = n_run - n_extra, n_clean, n_extra
         if sizes not in self.passes:
-            self.passes[sizes] = Passes(self.stack, *sizes, n_extra)
+            self.passes[sizes] = Passes(self.stack, *sizes)
         return self.passes[sizes]
 
     def release(self) -> None:
@@ -149,14 +157,14 @@ class Stepper:
 
 def _fused_calls(optimizer: torch.optim.Optimizer) -> list[Callable[[], Any]] | None:
     """For each group the one call that is a step; None where there is no such call."""
-    names = {torch.optim.Adam: "_fused_adam_", torch.optim.AdamW: "_fused_adamw_"}
-    function = getattr(torch, names.get(type(optimizer), ""), None)
-    if function is None or not all(group["fused"] for group in optimizer.param_groups):
+    is_adam = type(optimizer) in (torch.optim.Adam, torch.optim.AdamW)
+    if not is_adam or not all(group["fused"] for group in optimizer.param_groups):
         return None
-    return [_fused_call(function, group, optimizer.state) for group in optimizer.param_groups]
+    return [_fused_call(group, optimizer.state) for group in optimizer.param_groups]
 
 
-def _fused_call(function: Callable[..., Any], group: dict, states: Any) -> Callable[[], Any]:
+def _fused_call(group: dict, states: Any) -> Callable[[], Any]:
+    function = torch._fused_adamw_ if group["decoupled_weight_decay"] else torch._fused_adam_
     (weights,) = group["params"]
     state, (beta1, beta2) = states[weights], group["betas"]
     largest = [state["max_exp_avg_sq"]] if group["amsgrad"] else []
@@ -204,13 +212,15 @@ def unstack_optimizer(
     optimizers: Sequence[torch.optim.Optimizer],
     copy: bool = True,
 ) -> None:
-    """Undo ``stack_optimizers``: each optimizer gets its own state, or a view of the common one."""
+    """Undo ``stack_optimizers``: each optimizer gets its own state.
+
+    Without ``copy``, what it has for each weight is a view of the common state.
+    """
     rows = (
         (group["params"][0], row)
         for group in stacked.param_groups
         for row in range(len(group["params"][0]))
     )
-    own = _copy if copy else _same
     for optimizer, (weights, row) in zip(optimizers, rows, strict=True):
         state = stacked.state.get(weights)
         if not state:  # plain gradient descent remembers nothing
@@ -218,16 +228,18 @@ def unstack_optimizer(
         arrays = {name: value for name, value in state.items() if _is_array(value)}
         views = {name: stack.unflatten(value[row]) for name, value in arrays.items()}
         for number, parameter in enumerate(optimizer.param_groups[0]["params"]):
-            optimizer.state[parameter] = {
-                name: own(views[name][number] if name in views else value, parameter.dtype)
-                for name, value in state.items()
+            own = {name: _copy(value, parameter.dtype) for name, value in counts_of(state).items()}
+            own |= {
+                name: view[number].clone() if copy else view[number] for name, view in views.items()
             }
+            optimizer.state[parameter] = {name: own[name] for name in state}
+
+
+def counts_of(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of an optimizer's state that is not one number for each weight."""
+    return {name: value for name, value in state.items() if not _is_array(value)}
 
 
 def _copy(value: Any, dtype: torch.dtype) -> Any:
     # A fused optimizer counts its steps in single precision, others in that of the weights.
     return value.to(dtype, copy=True) if isinstance(value, Tensor) else value
-
-
-def _same(value: Any, dtype: torch.dtype) -> Any:
-    return value

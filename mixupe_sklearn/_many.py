@@ -32,7 +32,7 @@ STACK_ENTRIES = 3_300_000
 # Members of one batch agree in these.
 SHARED = (
     *("module_params", "optimizer", "max_epochs", "batch_size", "class_weight"),
-    *("single_pass", "n_threads"),
+    *("lam_per", "single_pass", "n_threads"),
 )
 OnEpoch = Callable[[int, list[Any]], Iterable[Any] | None]
 
@@ -311,7 +311,7 @@ def _run_epoch(
     n_samples, size = len(data), members[0].estimator.batch_size
     sizes = [min(size, n_samples - start) for start in range(0, n_samples, size)]
     orders = [m.net.iterator_train__random_state.permutation(n_samples) for m in members]
-    values = batch.run_epoch(data, orders, sizes)
+    values = batch.run_epoch([m.net.criterion_ for m in members], data, orders, sizes)
     for number, member in enumerate(members):
         with member.guarded(on_error):
             member.record(values[:, :, number], sizes, dataset)

@@ -1,10 +1,11 @@
 """Draw ``lam`` and the partners of a batch once, then apply the same draw to everything.
 
-Randomness lives in the two ``sample_*`` functions, which take a numpy Generator; ``mix`` is pure
-and never writes to its input. Weights need no rule of their own: a weighted target is
+Randomness lives in the ``sample_*`` functions, which take a numpy Generator; ``mix`` and ``take``
+are pure and never write to their input. Weights need no rule of their own: a weighted target is
 ``weight * target`` and the mass of a mixed row is its mixed weight, so the partner brings its own.
 """
 
+from reprlib import repr as shortened
 from typing import NamedTuple
 
 import numpy as np
@@ -17,12 +18,15 @@ class Draw(NamedTuple):
 
     ``lam`` is a float (one for the batch) or an array ``(n_samples,)``; ``partner`` an array
     ``(n_samples,)`` of row numbers, or None where nothing is mixed; ``stage`` the number of module
-    stages that run before mixing (0: the input itself is mixed).
+    stages that run before mixing (0: the input itself is mixed); ``clean`` an array of the row
+    numbers that the penalty is measured on, the first partners where rows are mixed, or None for
+    all.
     """
 
     lam: float | np.ndarray = 1.0
     partner: np.ndarray | None = None
     stage: int = 0
+    clean: np.ndarray | None = None
 
 
 def is_unmixed(alpha: float, beta: float) -> bool:
@@ -68,6 +72,99 @@ def sample_partner(n_samples: int, rng: np.random.Generator) -> np.ndarray:
     [0, 1, 2, 3]
     """
     return rng.permutation(n_samples)
+
+
+def share_size(n_samples: int, fraction: float, least: int = 1) -> int:
+    """How many rows a share of a batch has, rounded to whole rows.
+
+    Examples
+    --------
+    >>> share_size(100, 0.25), share_size(3, 0.1), share_size(1, 0.5, least=2)
+    (25, 1, 1)
+    """
+    return min(n_samples, max(least, round(fraction * n_samples)))
+
+
+def sample_share(
+    n_samples: int,
+    fraction: float,
+    rng: np.random.Generator,
+    least: int = 1,
+    partner: np.ndarray | None = None,
+) -> np.ndarray | None:
+    """Pick a share of a batch's rows at random, without replacement; all rows are None.
+
+    Partners are a random permutation of the batch, so the first of them are such a share already,
+    and nothing is drawn. Nor is it where all rows are taken.
+
+    Parameters
+    ----------
+    n_samples : int
+        Rows of the batch.
+    fraction : float
+        The share, above 0 and up to 1; it is rounded to whole rows.
+    rng : numpy.random.Generator
+        Source of randomness.
+    least : int, default=1
+        Rows at least, as far as the batch has them.
+    partner : array of shape (n_samples,) or None, default=None
+        The partners of the batch, or None where nothing is mixed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> len(sample_share(100, 0.25, rng)), len(sample_share(3, 0.1, rng))
+    (25, 1)
+    >>> sample_share(4, 0.5, rng, partner=np.array([2, 0, 3, 1]))
+    array([2, 0])
+    >>> sample_share(3, 1.0, rng) is None
+    True
+    """
+    n_seen = share_size(n_samples, fraction, least)
+    if n_seen == n_samples:
+        return None
+    order = rng.permutation(n_samples) if partner is None else partner
+    return order[:n_seen]
+
+
+def take(values: Tensor, rows: np.ndarray | None) -> Tensor:
+    """Return the given rows; None returns the values as they are.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> take(torch.tensor([1.0, 2.0, 3.0]), np.array([2, 0]))
+    tensor([3., 1.])
+    """
+    if rows is None:
+        return values
+    return values[torch.as_tensor(rows, dtype=torch.long, device=values.device)]
+
+
+def check_clean(rows: np.ndarray | None, n_samples: int) -> None:
+    """Raise one sentence where a draw's ``clean`` rows are not rows of the batch.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> check_clean(np.array([0, 4]), 3)
+    Traceback (most recent call last):
+        ...
+    ValueError: Got draw.clean=[0, 4], but expected different row numbers from 0 to 2, or None ...
+    """
+    if rows is None:
+        return
+    numbers = torch.as_tensor(rows)
+    is_whole = not (numbers.is_floating_point() or numbers.dtype == torch.bool)
+    if is_whole and numbers.ndim == 1 and len(numbers) > 0:
+        is_inside = bool(numbers.min() >= 0) and bool(numbers.max() < n_samples)
+        if is_inside and len(numbers.unique()) == len(numbers):
+            return
+    raise ValueError(
+        f"Got draw.clean={shortened(numbers.tolist())}, but expected different row numbers from 0 "
+        f"to {n_samples - 1}, or None for all rows."
+    )
 
 
 def mix(values: Tensor, lam: float | np.ndarray, partner: np.ndarray | None) -> Tensor:

@@ -24,6 +24,11 @@ from mixupe_sklearn._forward import as_logits
 _Net: Any = object
 # What a step records: its loss, the parts of it, and its scale.
 RECORDED = ("train_loss", "train_mixup_loss", "train_penalty", "loss_scale")
+# Methods that a subclass may override to see, or to change, each step.
+_STEP_METHODS = (
+    *("fit_loop", "run_single_epoch", "train_step", "train_step_single", "get_loss", "infer"),
+    *("notify", "_step_optimizer", "_zero_grad_optimizer"),
+)
 # What Batches knows; any other argument of an iterator is for a DataLoader.
 _BATCHES_ONLY = {"random_state", "min_rows"}
 _BATCHES = {"batch_size", "shuffle", "drop_last"} | _BATCHES_ONLY
@@ -69,7 +74,7 @@ def _rows_in_memory(dataset: Any) -> tuple[Any, Any, Any] | None:
 
 def _listens(net: Any) -> bool:
     """Whether someone wants to know of each batch: a callback, or a method of a subclass."""
-    names = ("train_step", "train_step_single", "get_loss", *BATCH_EVENTS)
+    names = (*_STEP_METHODS, *BATCH_EVENTS)
     owners = (next(c for c in type(net).__mro__ if name in vars(c)) for name in names)
     is_own = all(owner.__module__.startswith(("skorch.", "mixupe_sklearn.")) for owner in owners)
     return not is_own or any(hears_batches(callback, net) for _, callback in net.callbacks_)
@@ -95,7 +100,7 @@ class _MixupEStep(_Net):
     """What both nets share: batches, the training step, and what is recorded of it."""
 
     # Whether the history of an epoch has a row for each batch; an estimator does without.
-    keeps_batches = True
+    _keeps_batches = True
 
     def __init__(
         self,
@@ -235,9 +240,9 @@ class _MixupEStep(_Net):
         if is_bad.any():
             number = int(is_bad.argmax())
             self._check_finite(values[number].tolist(), n_batches=number + 1)
-        if not self.keeps_batches and len(values):
+        if not self._keeps_batches and len(values):
             # A single batch with the means: skorch's callbacks take long to average many.
-            values, counts = np.average(values, axis=0, weights=sizes, keepdims=True), [1]
+            values, counts = np.average(values, axis=0, weights=sizes, keepdims=True), [sum(sizes)]
         else:
             counts = list(sizes)
         rows = [dict(zip(RECORDED, row, strict=True)) for row in values.tolist()]

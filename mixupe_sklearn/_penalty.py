@@ -13,6 +13,7 @@ so that ``q == q_hat`` for a bias-free ReLU network (``J_f(x) x = f(x)``) and ``
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
@@ -199,6 +200,31 @@ def directional_penalty(
     residual = _form(head).mean(logits) - y_onehot
     (slope,) = torch.autograd.grad(logits, X, residual, create_graph=True)
     return (slope * (X_mean - X)).flatten(start_dim=logits.ndim - 1).sum(dim=-1)
+
+
+def row_shares(total: float, weight: Tensor, rows: np.ndarray | None = None) -> Tensor:
+    """What each row's ``|q|`` counts in ``total`` times the weighted mean over some of the rows.
+
+    Parameters
+    ----------
+    total : float
+        What a mean of ones is multiplied with, ``E[1-lam]``.
+    weight : Tensor of shape (n_samples,)
+        Weight of each row of the batch.
+    rows : array or None, default=None
+        Numbers of the rows that are seen; the others count nothing. None: all.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> row_shares(1.0, torch.ones(4)), row_shares(1.0, torch.ones(4), np.array([3, 0]))
+    (tensor([0.2500, 0.2500, 0.2500, 0.2500]), tensor([0.5000, 0.0000, 0.0000, 0.5000]))
+    """
+    if rows is None:
+        return total / len(weight) * weight
+    is_seen = torch.zeros_like(weight)
+    is_seen[torch.as_tensor(rows, dtype=torch.long, device=weight.device)] = 1
+    return total / len(rows) * weight * is_seen
 
 
 def loss_scale(mixup_loss: Tensor, total_loss: Tensor) -> Tensor:

@@ -96,7 +96,7 @@ class Feed(NamedTuple):
         Mixed weights of the rows whose loss counts; None means ones.
     clean : Tensor of shape (n_members, n_rows, n_outputs) or None
         Unweighted targets for the penalty, where it sees the rows whose loss counts.
-    pull : Tensor of shape (n_members, n_clean) or None
+    pull : Tensor of shape (n_members, n_clean, 1) or None
         What the penalty of each row that it sees counts beside the loss of one row:
         ``n_rows * eta * E[1-lam]`` times its part of the weighted mean; None means no penalty.
     pairs : Pairs or None
@@ -142,26 +142,47 @@ class Outputs:
         # Made once: a view costs as much as a small sum.
         self.of_loss = self.slope[:, :n_rows]
         first = logits.shape[1] - n_clean
-        self.of_clean = logits[:, first:], self.mean[:, first:], self.slope[:, first:]
+        self.of_clean = self.mean[:, first:], self.slope[:, first:]
 
 
-def scale_of(loss: Tensor, penalty: Tensor) -> Tensor:
-    """The scale of the loss, ``|loss| / |loss + penalty|``, and 1 where both are zero."""
-    ratio = (loss / (loss + penalty)).abs_()
+def scale_of(loss: Tensor, penalty: Tensor, n_rows: int) -> Tensor | float:
+    """What takes sums over rows to scaled means: ``|loss| / |loss + penalty| / n_rows``.
+
+    The ratio is 1 where both are zero. The shape is (n_members, 1, 1); one member has a number,
+    which is quicker than a tensor of one entry, and rounded alike.
+    """
+    total = loss + penalty
+    if len(total) == 1:
+        value = total.item()
+        return (abs(loss.item() / value) if value else 1.0) / n_rows
+    ratio = (loss.double() / total.double()).abs_()
     # A loss that is no number still shows, in the loss itself.
-    return ratio.nan_to_num_(1.0, math.inf, -math.inf)
+    ratio = ratio.nan_to_num_(1.0, math.inf, -math.inf).div_(n_rows)
+    return ratio.to(loss.dtype)[:, None, None]
 
 
-def evaluate(logits: Tensor, head: str, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """``h`` and ``g`` of all rows at once; ``g`` is written to ``out`` where given."""
+class Values(NamedTuple):
+    """What a head makes of logits: those to go on with, ``h`` and ``g``.
+
+    A softmax goes on with its logarithm. That is the logits but for a number that is the same in
+    each row, by which neither the loss nor the penalty changes; ``h`` is then zero, and None here.
+    """
+
+    logits: Tensor
+    potential: Tensor | None
+    mean: Tensor
+
+
+def evaluate(logits: Tensor, head: str, out: Tensor | None = None) -> Values:
+    """Evaluate a head for all rows at once; ``g`` is written to ``out`` where given."""
     form, shape = HEADS[head], logits.shape[1:]
+    potential: Tensor | None = None
     if head == "softmax" and shape[-1] >= WIDE:
-        logs = logits.log_softmax(dim=-1)
-        return logits[..., 0] - logs[..., 0], torch.exp(logs, out=out)
+        logits = logits.log_softmax(dim=-1)
+        return Values(logits, None, torch.exp(logits, out=out))
     if head == "softmax":
-        columns = logits.mT.contiguous()
-        logs = columns.log_softmax(dim=-2)
-        potential, mean = columns[:, 0] - logs[:, 0], logs.exp().mT
+        columns = logits.mT.contiguous().log_softmax(dim=-2)
+        logits, mean = columns.mT.contiguous(), columns.exp().mT
     elif head == "sigmoid":  # entry by entry: see LANE
         flat = padded(logits.flatten(1))
         values = form.potential(flat[..., None]), form.mean(flat)
@@ -169,57 +190,67 @@ def evaluate(logits: Tensor, head: str, out: Tensor | None = None) -> tuple[Tens
         potential = potential.sum(dim=-1)
     else:
         potential, mean = form.potential(logits), form.mean(logits)
-    return potential, mean if out is None else out.copy_(mean)
+    return Values(logits, potential, mean if out is None else out.copy_(mean))
 
 
-def losses_of(potential: Tensor, inner: Tensor, feed: Feed, head: str) -> Tensor:
-    """Each row's loss ``mass * h(f) - target'f``, given ``h`` and the inner product."""
+def losses_of(values: Values, inner: Tensor, n_rows: int, feed: Feed, head: str) -> Tensor:
+    """Loss of each of the first rows, ``mass * h(f) - target'f``, given the inner products."""
+    inner = inner[:, :n_rows]
+    if values.potential is None:
+        return -inner
+    potential = values.potential[:, :n_rows]
     losses = (potential if feed.mass is None else feed.mass * potential) - inner
     floor = HEADS[head].floor
     if floor is None:
         return losses
     mass = torch.ones_like(losses) if feed.mass is None else feed.mass
-    return losses - floor(feed.targets[:, : losses.shape[1]], mass)
+    return losses - floor(feed.targets[:, :n_rows], mass)
 
 
 def write_slope(outputs: Outputs, feed: Feed, head: str) -> Sums:
     """Sum up loss and penalty; their gradient for the logits is written in closed form."""
     n_rows, slope = outputs.n_rows, outputs.slope
-    potential, mean = evaluate(outputs.logits, head, out=outputs.mean)
-    inner = torch.linalg.vecdot(feed.targets, outputs.logits)
-    loss = losses_of(potential[:, :n_rows], inner[:, :n_rows], feed, head).sum(dim=-1)
+    values = evaluate(outputs.logits, head, out=outputs.mean)
+    inner = torch.linalg.vecdot(feed.targets, values.logits)
+    loss = losses_of(values, inner, n_rows, feed, head).sum(dim=-1)
     if feed.mass is None:
-        torch.sub(mean, feed.targets, out=slope)
+        torch.sub(values.mean, feed.targets, out=slope)
     else:
-        slope.copy_(mean)
+        slope.copy_(values.mean)
         outputs.of_loss.mul_(feed.mass[..., None])
         slope.sub_(feed.targets)
     if feed.pull is None:
         slope.mul_(1 / n_rows)
         return Sums(loss)
-    penalty = _write_penalty(outputs, inner, feed, head)
-    slope.mul_((scale_of(loss, penalty) / n_rows)[:, None, None])
+    penalty = _write_penalty(outputs, values.logits, inner, feed, head)
+    slope.mul_(scale_of(loss, penalty, n_rows))
     return Sums(loss, penalty)
 
 
-def _write_penalty(outputs: Outputs, inner: Tensor, feed: Feed, head: str) -> Tensor:
+def _write_penalty(
+    outputs: Outputs, logits: Tensor, inner: Tensor, feed: Feed, head: str
+) -> Tensor:
     """Sum up the penalty, and bring its gradient to the residuals that are there already."""
-    logits, mean, slope = outputs.of_clean
-    of_mean = torch.linalg.vecdot(mean, logits)
+    mean, slope = outputs.of_clean
+    logits = logits[:, -mean.shape[1] :]
+    # One column each, so that they can be multiplied with rows.
+    of_mean = (mean * logits).sum(dim=-1, keepdim=True)
     if feed.clean is None:
-        residual, of_target = slope, inner[:, outputs.n_rows :]
+        residual, of_target = slope, inner[:, outputs.n_rows :, None]
     else:
-        residual, of_target = mean - feed.clean, torch.linalg.vecdot(feed.clean, logits)
+        residual = mean - feed.clean
+        of_target = (feed.clean * logits).sum(dim=-1, keepdim=True)
     minus_q = of_mean - of_target
+    assert feed.pull is not None
     pull = minus_q.sign().mul_(feed.pull)
-    penalty = torch.linalg.vecdot(pull, minus_q)
+    penalty = (pull * minus_q).sum(dim=(1, 2))
     # The gradient of -q_hat: residual + g'(f) f.
     if head == "softmax":
-        steepness = torch.addcmul(residual, mean, logits - of_mean[..., None])
+        steepness = torch.addcmul(residual, mean, logits - of_mean)
     else:
         steepness = residual + HEADS[head].curve(mean, logits)
     if feed.clean is None:
-        torch.mul(steepness, pull[..., None], out=slope)
+        torch.mul(steepness, pull, out=slope)
     else:
-        slope.addcmul_(steepness, pull[..., None])
+        slope.addcmul_(steepness, pull)
     return penalty

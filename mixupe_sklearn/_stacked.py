@@ -138,8 +138,12 @@ class Stack:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all parameters are still views of ``weights``."""
-        return all(p.data_ptr() == view.data_ptr() for p, _, view in self.lent)
+        """Whether the modules' parameters are still the same, and views of ``weights``."""
+        parameters = [p for module in self.modules for p in module.parameters()]
+        return len(parameters) == len(self.lent) and all(
+            p is lent and p.data_ptr() == view.data_ptr()
+            for p, (lent, _, view) in zip(parameters, self.lent, strict=True)
+        )
 
     def release(self) -> None:
         """Give every module its own weights back, with their new values."""
@@ -246,10 +250,10 @@ class Passes:
         self.layers[0].write(slope, feed.X)
 
 
-def _linear(state: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None = None):
+def _linear(state: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if bias is None:
-        return torch.bmm(state, weight.mT, out=out)
-    return torch.baddbmm(bias[:, None], state, weight.mT, out=out)
+        return torch.bmm(state, weight.mT)
+    return torch.baddbmm(bias[:, None], state, weight.mT)
 
 
 def directional_step(stack: Stack, feed: Feed, head: str) -> Sums:
@@ -266,13 +270,13 @@ def directional_step(stack: Stack, feed: Feed, head: str) -> Sums:
         state = torch.cat([feed.pairs.mix(state), clean], dim=1)
     for weight, bias in others:
         state = _linear(activation.function(state), weight, bias)
-    potential, mean = evaluate(state, head)
-    inner = torch.linalg.vecdot(feed.targets, state)
-    loss = losses_of(potential[:, :n_rows], inner[:, :n_rows], feed, head).sum(dim=-1)
-    q = _directional(state, mean, X, n_clean, feed, head)
-    penalty = torch.linalg.vecdot(feed.pull, q.abs())
-    scale = scale_of(loss.detach(), penalty.detach()) / n_rows
-    (gradient,) = torch.autograd.grad(((loss + penalty) * scale).sum(), weights)
+    values = evaluate(state, head)
+    inner = torch.linalg.vecdot(feed.targets, values.logits)
+    loss = losses_of(values, inner, n_rows, feed, head).sum(dim=-1)
+    q = _directional(state, values.mean, X, n_clean, feed, head)
+    penalty = torch.linalg.vecdot(feed.pull[..., 0], q.abs())
+    scale = scale_of(loss.detach(), penalty.detach(), n_rows)
+    (gradient,) = torch.autograd.grad(((loss + penalty)[:, None, None] * scale).sum(), weights)
     stack.gradient.copy_(gradient)
     return Sums(loss.detach(), penalty.detach())
 

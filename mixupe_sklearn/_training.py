@@ -2,7 +2,6 @@
 
 import copy
 import inspect
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -17,6 +16,7 @@ from mixupe_sklearn._criterion import METHOD_RULES
 from mixupe_sklearn._forward import as_logits, stages_of
 from mixupe_sklearn._hardware import compile_module, drop_compiled, threads_for
 from mixupe_sklearn._inputs import ROW_BLOCK, Rows, centred, free_memory, in_chunks, on_device
+from mixupe_sklearn._mixing import share_size
 from mixupe_sklearn._net import fixed_validation, has_batch_norm, make_dataset
 from mixupe_sklearn.modules import MLP
 
@@ -132,7 +132,7 @@ def make_net(
         device=str(device),
         **dunder,
     )
-    net.keeps_batches = False
+    net._keeps_batches = False
     try:
         return net.initialize()
     except ValueError as error:
@@ -215,7 +215,7 @@ def rows_a_pass(net: Any, n_rows: int) -> int:
     criterion, n_mixed = net.criterion_, min(net.batch_size, n_rows)
     if not (criterion.has_mixing and criterion.has_penalty and criterion.single_pass):
         return n_mixed
-    return n_mixed + math.ceil(criterion.penalty_fraction * n_mixed)
+    return n_mixed + share_size(n_mixed, criterion.penalty_fraction)
 
 
 def train_net(
@@ -346,11 +346,6 @@ def readable(row: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in row.items()
         if name != "batches" and not name.endswith(("_best", "_batch_count"))
     }
-
-
-def logits_of(net: Any, X: Any, X_mean: np.ndarray) -> Tensor:
-    """Logits of raw rows in float64."""
-    return torch.from_numpy(predicted(net, X, X_mean, Tensor.numpy))
 
 
 def predicted(

@@ -8,6 +8,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from skorch.callbacks import Callback, EpochScoring, GradientNormClipping, LRScheduler
+from skorch.dataset import Dataset
 
 from mixupe_sklearn import MixupEClassifier, MixupENet, MixupERegressor, _by_hand, _feed, _net
 from mixupe_sklearn._by_hand import why_not_by_hand
@@ -142,9 +143,10 @@ def test_single_precision_agrees_with_autograd_to_a_millionth(by_autograd, digit
         (torch.optim.Adam, {}),
         (torch.optim.Adam, {"amsgrad": True, "weight_decay": 0.1, "maximize": True}),
         (torch.optim.AdamW, {"weight_decay": 0.1, "betas": (0.8, 0.9), "eps": 1e-6}),
+        (torch.optim.Adam, {"weight_decay": 0.5, "decoupled_weight_decay": True}),
         (torch.optim.SGD, {"momentum": 0.9}),
     ],
-    ids=["adam", "adam with options", "adamw", "sgd"],
+    ids=["adam", "adam with options", "adamw", "decoupled", "sgd"],
 )
 def test_steps_without_torchs_work_around_them_are_the_same_to_the_bit(optimizer, options):
     def run(step_of):
@@ -227,6 +229,17 @@ class Meddler(Callback):
             net.criterion_.eta *= 3
         elif self.kind == "freeze":
             net.module_.stages[0][0].weight.requires_grad_(False)
+        elif self.kind == "freeze for an epoch":
+            net.module_.stages[0][0].weight.requires_grad_(len(net.history) == 2)
+        elif self.kind == "method":
+            net.criterion_.method = "erm+penalty"
+        elif self.kind == "penalty":
+            net.criterion_.penalty = "directional"
+        elif self.kind == "activation":
+            net.module_.stages[0][1] = torch.nn.Tanh()
+            net.module_.stages[1][1] = torch.nn.Tanh()
+        elif self.kind == "a step of its own":
+            net.optimizer_.step()
 
 
 @pytest.mark.usefixtures("double")
@@ -234,7 +247,8 @@ class Meddler(Callback):
     "kind",
     [
         *("weights in place", "new weights", "optimizer state", "new optimizer"),
-        *("learning rate", "eta", "freeze"),
+        *("learning rate", "eta", "freeze", "freeze for an epoch", "method", "penalty"),
+        *("activation", "a step of its own"),
     ],
 )
 def test_what_a_callback_does_between_epochs_counts(by_autograd, kind):
@@ -256,6 +270,7 @@ class Copier(Callback):
     def on_epoch_end(self, net, **kwargs):
         self.pickled = pickle.dumps(net.module_)
         self.copied = copy.deepcopy(net.module_)
+        self.state = copy.deepcopy(net.optimizer_.state_dict())
         self.moments = copy.deepcopy(net.optimizer_.state_dict()["state"][0]["exp_avg"])
 
 
@@ -281,6 +296,60 @@ def test_after_training_every_weight_and_moment_has_memory_of_its_own():
         assert tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
         assert not tensor.is_inference()
     assert len({tensor.data_ptr() for tensor in tensors}) == len(tensors)
+
+
+def test_a_copy_from_between_epochs_goes_on_by_autograd_as_the_net_does(monkeypatch):
+    X, y, _ = rows()
+    estimator = MixupEClassifier(**SMALL, callbacks=[("copier", Copier())], random_state=0)
+    net = estimator.fit(X, y).net_
+    copied, state = MLP(6, 3, d_hidden=(7, 5)), dict(net.callbacks_)["copier"].state
+    optimizer = torch.optim.Adam(copied.parameters())
+    optimizer.load_state_dict(state)
+    copied(torch.ones(1, 6)).sum().backward()
+    optimizer.step()
+    assert {float(entry["step"]) for entry in optimizer.state.values()} == {2 * 4 + 1}
+
+
+def test_the_last_gradients_are_there_after_training(by_autograd):
+    X, y, _ = rows()
+    estimator = MixupEClassifier(**SMALL, random_state=0)
+    expected = by_autograd(clone(estimator), X, y).net_.module_.parameters()
+    for mine, theirs in zip(estimator.fit(X, y).net_.module_.parameters(), expected, strict=True):
+        torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_inputs_of_another_width_are_refused_as_by_autograd():
+    X, y, _ = rows()
+    net = MixupENet(MLP, module__n_features=7, module__n_outputs=3, verbose=0)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        net.fit(X.astype("float32"), y)
+
+
+def test_rows_that_are_not_used_may_have_any_label():
+    X, y, _ = rows()
+    dataset = Dataset(X.astype("float32"), np.where(np.arange(len(y)) < 100, y, -1))
+    net = MixupENet(
+        MLP, module__n_features=6, module__n_outputs=3, train_split=None, max_epochs=1, verbose=0
+    )
+    net.fit(torch.utils.data.Subset(dataset, range(100)), None)
+    assert len(net.history) == 1
+
+
+class OwnStep(MixupENet):
+    """A net whose optimizer takes no steps."""
+
+    def _step_optimizer(self, step_fn):
+        step_fn()
+
+
+def test_a_method_of_a_subclass_is_called(is_by_hand):
+    X, y, _ = rows()
+    net = OwnStep(MLP, module__n_features=6, module__n_outputs=3, max_epochs=1, verbose=0)
+    before = copy.deepcopy(net.initialize().module_.state_dict())
+    net.partial_fit(X.astype("float32"), y)
+    assert not is_by_hand()
+    for name, value in net.module_.state_dict().items():
+        assert torch.equal(value, before[name])
 
 
 def test_an_interrupt_gives_everything_back(monkeypatch):
@@ -382,6 +451,28 @@ def test_quiet_epochs_of_any_module_change_no_bit(by_autograd, is_by_hand, param
             "the optimizer has hooks",
         ),
         (lambda net: net.module_.compile(backend="eager"), "the module is compiled"),
+        (
+            lambda net: net.module_.stages[0][0].weight.register_post_accumulate_grad_hook(print),
+            "a weight has hooks",
+        ),
+        (lambda net: net.module_.stages[0].pop(1), "the module is not an MLP"),
+        (
+            lambda net: net.module_.stages[0].__setitem__(1, torch.nn.Tanh()),
+            "the module is not an MLP",
+        ),
+        (
+            lambda net: net.module_.stages.__setitem__(1, net.module_.stages[0]),
+            "the module is not an MLP",
+        ),
+        (
+            lambda net: net.module_.stages[-1].register_parameter("bias", None),
+            "the module is not an MLP",
+        ),
+        (
+            lambda net: setattr(net.module_.stages[0][1], "approximate", "tanh"),
+            "the module is not an MLP",
+        ),
+        (lambda net: net.module_.bfloat16(), "not of single or double precision"),
         (lambda net: net.module_.double(), "not rows of the module's floating type"),
     ],
 )

@@ -14,7 +14,7 @@ from skorch.callbacks import EpochTimer
 from mixupe_sklearn import MixupEClassifier, MixupERegressor, _many, _net
 from mixupe_sklearn._many import fit_many, why_not_many
 from mixupe_sklearn._penalty import directional_penalty, glm_loss, logit_penalty
-from mixupe_sklearn._training import logits_of
+from mixupe_sklearn._training import predicted
 
 SMALL = {"module_params": {"d_hidden": (7, 5)}, "batch_size": 40, "max_epochs": 2}
 # Numbers in which members may differ: no mixing, no penalty, and rates of their own among them.
@@ -57,6 +57,20 @@ def targets_of(iris, cancer, several_labels, diabetes):
         return estimator_class, X[rows], y[rows], {**SMALL["module_params"], **params}
 
     return get
+
+
+def logits_of(net, X, X_mean):
+    return torch.from_numpy(predicted(net, X, X_mean, torch.Tensor.numpy))
+
+
+@pytest.mark.usefixtures("double")
+def test_members_may_differ_in_all_that_is_drawn(iris):
+    X, y = iris
+    numbers = [{"lam_per": "sample"}, {}, {"penalty_fraction": 0.4}, {"single_pass": False}]
+    members = make_members(numbers=numbers, eta=0.5, alpha=0.5)
+    singles = [clone(member).fit(X, y) for member in members]
+    for member, single in zip(fit_many(members, X, y), singles, strict=True):
+        assert_same_fit(member, single, X)
 
 
 def make_members(estimator_class=MixupEClassifier, numbers=NUMBERS, **params):

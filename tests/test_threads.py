@@ -175,3 +175,27 @@ def test_threads_change_results_by_rounding_at_most(small_digits):
 def test_a_wrong_number_is_refused(iris, n_threads):
     with pytest.raises(ValueError, match=r"Got n_threads=.*, but expected a whole number >= 1"):
         MixupEClassifier(n_threads=n_threads).fit(*iris)
+
+
+def test_the_main_threads_own_number_is_obeyed_beside_a_fit():
+    before = torch.get_num_threads()
+    inside, leave = threading.Event(), threading.Event()
+
+    def other():
+        with threads_for(torch.nn.Linear(1, 1), n_rows=1):
+            inside.set()
+            leave.wait()
+
+    try:
+        torch.set_num_threads(2)
+        thread = threading.Thread(target=other)
+        thread.start()
+        inside.wait()
+        torch.set_num_threads(1)
+        with threads_for(torch.nn.Linear(2**13, 2**13), n_rows=10):
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 1
+        leave.set()
+        thread.join()
+    finally:
+        torch.set_num_threads(before)
