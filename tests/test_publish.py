@@ -257,7 +257,7 @@ def test_an_interrupted_network_is_not_published(desk, rows, send, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(MixupENet, "train_step", interrupt)
+    monkeypatch.setattr(MixupENet, "run_single_epoch", interrupt)
     with pytest.raises(KeyboardInterrupt):
         send(rows[:1])
     assert not desk.runs
