@@ -8,7 +8,6 @@ from mixupe_sklearn._criterion import LossParts, MixupELoss
 from mixupe_sklearn._mixing import Draw
 from mixupe_sklearn._net import MixupENet, MixupENetRegressor
 from mixupe_sklearn._regressor import MixupERegressor
-from mixupe_sklearn.preprocessing import make_mixupe_pipeline, make_preprocessor
 
 __version__ = "0.1.0.dev0"
 
@@ -25,15 +24,17 @@ __all__ = [
     "make_preprocessor",
     "plot_search",
 ]
-# Names that need an extra: their module, and the name of the extra.
+# Names that are loaded when they are first asked for: their module, and the extra that they need.
 _LAZY = {
+    "make_mixupe_pipeline": ("mixupe_sklearn.preprocessing", None),
+    "make_preprocessor": ("mixupe_sklearn.preprocessing", None),
     "MixupESearchCV": ("mixupe_sklearn.search", "search"),
     "plot_search": ("mixupe_sklearn.search", "search"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Load a name that needs an extra when it is first asked for."""
+    """Load a name when it is first asked for."""
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, extra = _LAZY[name]
@@ -41,7 +42,7 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(module), name)
     except ModuleNotFoundError as error:
         library = (error.name or "").split(".")[0]
-        if library == "mixupe_sklearn":
+        if library == "mixupe_sklearn" or extra is None:
             raise
         raise ImportError(
             f"{name} needs {library}: pip install mixupe-sklearn[{extra}]."

@@ -151,14 +151,14 @@ def scale_of(loss: Tensor, penalty: Tensor, n_rows: int) -> Tensor | float:
     The ratio is 1 where both are zero. The shape is (n_members, 1, 1); one member has a number,
     which is quicker than a tensor of one entry, and rounded alike.
     """
-    total = loss + penalty
-    if len(total) == 1:
-        value = total.item()
-        return (abs(loss.item() / value) if value else 1.0) / n_rows
-    ratio = (loss.double() / total.double()).abs_()
+    if len(loss) == 1:
+        value = loss.item()
+        total = value + penalty.item()
+        return (abs(value / total) if total else 1.0) / n_rows
+    exact = loss.double()
     # A loss that is no number still shows, in the loss itself.
-    ratio = ratio.nan_to_num_(1.0, math.inf, -math.inf).div_(n_rows)
-    return ratio.to(loss.dtype)[:, None, None]
+    ratio = (exact / (exact + penalty)).abs_().nan_to_num_(1.0, math.inf, -math.inf)
+    return ratio.div_(n_rows).to(loss.dtype)[:, None, None]
 
 
 class Values(NamedTuple):
