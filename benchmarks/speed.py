@@ -35,9 +35,11 @@ def report(results: Figures) -> Iterator[str]:
         yield from map(str, lines)
 
 
-def run(scale: Scale, path: pathlib.Path, is_fresh: bool = False) -> Figures:
+def run(
+    scale: Scale, path: pathlib.Path, is_fresh: bool = False, again: Sequence[str] = ()
+) -> Figures:
     """Measure what the file does not have yet, draw the plots beside it, and return all figures."""
-    store = Store(path, describe_run(scale.name), is_fresh)
+    store = Store(path, describe_run(scale.name), is_fresh, again)
     measure_all(scale, store, lambda text: print(text, flush=True))
     results = read(path)
     for name, text in images(results).items():
@@ -58,6 +60,13 @@ def parser() -> argparse.ArgumentParser:
         help="file of results (default: build/speed.json, or build/speed-quick.json)",
     )
     made.add_argument("--fresh", action="store_true", help="measure all parts again")
+    made.add_argument(
+        "--again",
+        nargs="+",
+        default=[],
+        metavar="PART",
+        help="measure these parts again (reference, import, ...), and keep the others",
+    )
     made.add_argument("--docs", action="store_true", help="write tables and plots into the docs")
     made.add_argument(
         "--report-only", action="store_true", help="measure nothing, read the file of results"
@@ -72,7 +81,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name = "speed-quick.json" if options.quick else "speed.json"
     path = options.json or pathlib.Path("build") / name
     try:
-        results = read(path) if options.report_only else run(scale, path, options.fresh)
+        if options.report_only:
+            results = read(path)
+        else:
+            results = run(scale, path, options.fresh, options.again)
         print("\n" + "\n".join(report(results)))
         if options.docs:
             write_docs(results, ROOT / "docs")

@@ -280,6 +280,19 @@ def test_a_run_that_was_cut_goes_on_and_loses_nothing(tmp_path):
     assert list(read(path)["parts"]) == ["one", "two"]
 
 
+def test_single_parts_are_measured_again_and_the_file_says_so(tmp_path):
+    path = tmp_path / "speed.json"
+    first = Store(path, {"scale": "tiny", "source": "old"})
+    for name in ("one", "two"):
+        first.part(name, lambda: {"value": 1})
+    again = Store(path, {"scale": "tiny", "source": "new"}, again=["two"])
+    assert again.part("one", lambda: pytest.fail("measured twice")) == {"value": 1}
+    assert again.part("two", lambda: {"value": 2}) == {"value": 2}
+    assert read(path)["run"] == {"scale": "tiny", "source": "old", "again": {"two": "new"}}
+    with pytest.raises(ValueError, match="Got --again three, but expected parts that are in the"):
+        Store(path, {"source": "new"}, again=["three"])
+
+
 @pytest.mark.parametrize(
     ("run", "is_fresh"), [({"scale": "full"}, False), ({"scale": "tiny"}, True)]
 )
@@ -552,3 +565,16 @@ def test_the_command_explains_itself():
     text = speed.parser().format_help()
     assert "--quick" in text
     assert "--json FILE" in text
+
+
+def test_the_readme_says_what_the_committed_figures_say():
+    times = read(ROOT / "benchmarks" / "results" / "speed.json")["parts"]["reference"]
+    times = times["microseconds"]
+    readme = (ROOT / "README.md").read_text()
+    for other, words in [
+        ("mlp", "{} times as long as scikit-learn"),
+        ("listing", "{} times as long as the paper"),
+    ]:
+        pairs = zip(times["mixupe"], times[other], strict=True)
+        ratio = float(np.median([mine / theirs for mine, theirs in pairs]))
+        assert words.format(f"{ratio:.2f}") in readme

@@ -53,8 +53,15 @@ def machine_block(results: Figures) -> str:
         f"A {run['scale']} run of {n_rounds} rounds at the reference size and of "
         f"{len(cells_of(parts))} further sizes, on a {machine['system']} machine with "
         f"{machine['cores']} cores ({machine['processor']}) and "
-        f"{'a' if machine['gpu'] else 'no'} GPU. {libraries}."
+        f"{'a' if machine['gpu'] else 'no'} GPU. {libraries}.{_later(run)}"
     )
+
+
+def _later(run: Figures) -> str:
+    """Which parts are of a later source than the rest."""
+    if not run.get("again"):
+        return ""
+    return f" Measured again after later changes of the code: {', '.join(run['again'])}."
 
 
 def promises_block(results: Figures) -> str:

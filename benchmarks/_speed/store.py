@@ -5,7 +5,7 @@ import json
 import os
 import pathlib
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -78,13 +78,30 @@ class Store:
         What describes this run.
     is_fresh : bool, default=False
         Whether all is measured again.
+    again : sequence of str, default=()
+        Parts that alone are measured again, with the source of today. The others stay, and the
+        file says which were measured with which source.
     """
 
-    def __init__(self, path: pathlib.Path, run: Figures, is_fresh: bool = False):
+    def __init__(
+        self,
+        path: pathlib.Path,
+        run: Figures,
+        is_fresh: bool = False,
+        again: Sequence[str] = (),
+    ):
         self.path = path
         self.run = run
         kept = read(path) if path.exists() and not is_fresh else {}
-        self.parts: Figures = kept["parts"] if kept.get("run") == run else {}
+        if again:
+            _check_parts(again, kept)
+            later = {**kept["run"].get("again", {}), **dict.fromkeys(again, run["source"])}
+            self.run = {**kept["run"], "again": later}
+            self.parts: Figures = {
+                name: part for name, part in kept["parts"].items() if name not in again
+            }
+        else:
+            self.parts = kept["parts"] if kept.get("run") == run else {}
 
     def part(self, name: str, measure: Callable[[], Figures]) -> Figures:
         """A part by name: kept from before, or measured and kept now."""
@@ -100,6 +117,16 @@ class Store:
         text = json.dumps({"run": self.run, "parts": self.parts}, indent=1)
         draft.write_text(_join_numbers(text) + "\n")
         os.replace(draft, self.path)
+
+
+def _check_parts(names: Sequence[str], kept: Figures) -> None:
+    known = list(kept.get("parts", {}))
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError(
+            f"Got --again {unknown[0]}, but expected parts that are in the file: "
+            f"{', '.join(known) or 'it has none'}."
+        )
 
 
 def _join_numbers(text: str) -> str:
