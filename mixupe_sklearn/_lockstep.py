@@ -11,11 +11,7 @@ from torch import Tensor
 
 from mixupe_sklearn._feed import Data, Feeder, Terms, terms_of
 from mixupe_sklearn._slopes import Feed, Sums, padded
-from mixupe_sklearn._stacked import (
-    Passes,
-    Stack,
-    directional_step,
-)
+from mixupe_sklearn._stacked import Passes, Stack, directional_step
 
 
 class Batch:

@@ -29,6 +29,8 @@ _STEP_METHODS = (
     *("fit_loop", "run_single_epoch", "train_step", "train_step_single", "get_loss", "infer"),
     *("notify", "_step_optimizer", "_zero_grad_optimizer"),
 )
+# Where they may come from: other classes of skorch's (AccelerateMixin) change the step as well.
+_PLAIN = {"skorch.net", "skorch.classifier", "skorch.regressor", __name__}
 # What Batches knows; any other argument of an iterator is for a DataLoader.
 _BATCHES_ONLY = {"random_state", "min_rows"}
 _BATCHES = {"batch_size", "shuffle", "drop_last"} | _BATCHES_ONLY
@@ -76,8 +78,8 @@ def _listens(net: Any) -> bool:
     """Whether someone wants to know of each batch: a callback, or a method of a subclass."""
     names = (*_STEP_METHODS, *BATCH_EVENTS)
     owners = (next(c for c in type(net).__mro__ if name in vars(c)) for name in names)
-    is_own = all(owner.__module__.startswith(("skorch.", "mixupe_sklearn.")) for owner in owners)
-    return not is_own or any(hears_batches(callback, net) for _, callback in net.callbacks_)
+    is_plain = all(owner.__module__ in _PLAIN for owner in owners)
+    return not is_plain or any(hears_batches(callback, net) for _, callback in net.callbacks_)
 
 
 def has_batch_norm(module: torch.nn.Module) -> bool:

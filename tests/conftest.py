@@ -11,6 +11,14 @@ def _seed():
     torch.manual_seed(0)
 
 
+@pytest.fixture
+def double():
+    """Modules of double precision, in which equal means equal and not nearly so."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
 @pytest.fixture(scope="session")
 def digits():
     X, y = load_digits(return_X_y=True)

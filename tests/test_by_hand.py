@@ -9,6 +9,7 @@ import torch
 from sklearn.base import clone
 from skorch.callbacks import Callback, EpochScoring, GradientNormClipping, LRScheduler
 from skorch.dataset import Dataset
+from skorch.hf import AccelerateMixin
 
 from mixupe_sklearn import MixupEClassifier, MixupENet, MixupERegressor, _by_hand, _feed, _net
 from mixupe_sklearn._by_hand import why_not_by_hand
@@ -16,13 +17,6 @@ from mixupe_sklearn._lockstep import Stepper
 from mixupe_sklearn.modules import MLP
 
 SMALL = {"module_params": {"d_hidden": (7, 5)}, "batch_size": 40, "max_epochs": 2, "lr": 0.01}
-
-
-@pytest.fixture
-def double():
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 @pytest.fixture
@@ -350,6 +344,16 @@ def test_a_method_of_a_subclass_is_called(is_by_hand):
     assert not is_by_hand()
     for name, value in net.module_.state_dict().items():
         assert torch.equal(value, before[name])
+
+
+class Accelerated(AccelerateMixin, MixupENet):
+    """A net whose steps are skorch's own for several devices."""
+
+
+def test_steps_of_skorchs_other_classes_are_not_passed_over():
+    net = object.__new__(Accelerated)
+    vars(net)["callbacks_"] = []
+    assert _net._listens(net)
 
 
 def test_an_interrupt_gives_everything_back(monkeypatch):

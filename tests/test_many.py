@@ -34,14 +34,6 @@ def _autograd(monkeypatch):
 
 
 @pytest.fixture
-def double():
-    """Modules of double precision, in which equal means equal and not nearly so."""
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
-
-
-@pytest.fixture
 def targets_of(iris, cancer, several_labels, diabetes):
     """Rows and targets by the name of a head: 130 rows, so that the last batch is a small one."""
     named = {
