@@ -18,8 +18,10 @@ import sklearn
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_iris
+from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.fixes import parse_version
 
 from mixupe_sklearn import MixupEClassifier, make_mixupe_pipeline, make_preprocessor
@@ -172,6 +174,90 @@ def test_rare_levels_share_a_column_and_new_ones_join_them():
     assert ignoring.transform(new).tolist()[0] == [0, 0, 0]
     with pytest.raises(ValueError, match="unknown categories"):
         make_preprocessor(handle_unknown="error").fit(frame).transform(new)
+
+
+# Ways to scale.
+
+SCALINGS = ["standard", "robust", "quantile", "splines"]
+
+
+@pytest.mark.parametrize("params", [{}, {"scaling": "standard"}], ids=["default", "standard"])
+def test_standard_scaling_is_scikit_learns_bit_for_bit(frame, params):
+    numbers = frame[["float", "int"]].astype(float)
+    rows = np.ascontiguousarray(numbers)  # sums depend on the order in memory
+    by_hand = make_pipeline(SimpleImputer(), StandardScaler()).fit_transform(rows)
+    preprocessor = make_preprocessor(**params)
+    assert np.array_equal(preprocessor.fit_transform(numbers), by_hand)
+    assert list(preprocessor.named_transformers_["numbers"].named_steps) == [
+        *("reader", "simpleimputer", "standardscaler")
+    ]
+
+
+@pytest.mark.parametrize("scaling", SCALINGS)
+def test_every_scaling_gives_mean_zero_and_holes_the_mean(frame, scaling):
+    numbers = frame[["float", "int", "date", "span"]]
+    preprocessor = make_preprocessor(scaling=scaling).set_output(transform="pandas")
+    output = preprocessor.fit_transform(numbers)
+    assert output.columns.tolist() == preprocessor.get_feature_names_out().tolist()
+    np.testing.assert_allclose(output.mean(), 0, atol=1e-12)
+    for part, column in (("numbers", "float"), ("times", "span")):
+        is_own = output.columns.str.startswith(f"{part}__{column}")
+        is_hole = numbers[column].isna().to_numpy()
+        np.testing.assert_allclose(output.to_numpy()[is_hole][:, is_own], 0, atol=1e-12)
+        assert (np.abs(output.to_numpy()[~is_hole][:, is_own]) > 1e-6).any()
+
+
+@pytest.mark.parametrize("scaling", SCALINGS[1:])
+def test_an_outlier_in_the_training_rows_blurs_at_most_its_neighbour(scaling):
+    frame = pd.DataFrame({"size": [1e30, None, *np.arange(20.0)]})
+    output = make_preprocessor(scaling=scaling).fit_transform(frame)
+    assert np.isfinite(output).all()
+    assert np.abs(output).max() < 6
+    steps = np.abs(np.diff(output[2:-1], axis=0)).max(axis=1)
+    assert steps.min() > 0.03
+    blurred = make_preprocessor(scaling="standard").fit_transform(frame)
+    assert np.ptp(blurred[2:]) < 1e-12  # what the others are there for
+
+
+@needs_polars
+@pytest.mark.parametrize("scaling", SCALINGS)
+def test_copies_and_other_containers_scale_alike(frame, scaling):
+    preprocessor = make_preprocessor(scaling=scaling).fit(frame)
+    expected = dense(preprocessor.transform(frame))
+    assert np.array_equal(dense(preprocessor.transform(pl.from_pandas(frame))), expected)
+    for copy in (pickle.loads(pickle.dumps(preprocessor)), clone(preprocessor).fit(frame)):
+        assert np.array_equal(dense(copy.transform(frame)), expected)
+
+
+@pytest.mark.parametrize("scaling", SCALINGS)
+def test_a_single_row_tells_nothing_and_a_new_row_is_scaled_alone(scaling):
+    frame = pd.DataFrame({"size": [1.0, 2.0, 5.0]})
+    assert make_preprocessor(scaling=scaling).fit_transform(frame[:1]).shape == (1, 0)
+    preprocessor = make_preprocessor(scaling=scaling).fit(frame)
+    assert np.array_equal(preprocessor.transform(frame[1:2]), preprocessor.transform(frame)[1:2])
+
+
+@pytest.mark.parametrize(
+    ("scaling", "name", "value"),
+    [
+        ("robust", "clippingscaler__limit", 1.0),
+        ("quantile", "quantilescaler__n_quantiles", 3),
+        ("splines", "piecewiselinearencoder__n_bins", 2),
+    ],
+)
+def test_a_search_reaches_the_scaler(frame, scaling, name, value):
+    preprocessor = make_preprocessor(scaling=scaling)
+    before = dense(preprocessor.fit_transform(frame))
+    name = f"preprocessor__numbers__{name}"
+    pipeline = make_mixupe_pipeline(preprocessor=preprocessor).set_params(**{name: value})
+    after = dense(pipeline["preprocessor"].fit_transform(frame))
+    assert before.shape != after.shape or not np.array_equal(before, after)
+
+
+def test_an_unknown_scaling_is_refused():
+    sentence = "Got scaling='minmax', but expected one of 'standard', 'robust', 'quantile', "
+    with pytest.raises(ValueError, match=sentence):
+        make_preprocessor(scaling="minmax")
 
 
 # Kinds of columns.
