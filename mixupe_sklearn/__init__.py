@@ -7,6 +7,7 @@ from mixupe_sklearn._classifier import MixupEClassifier
 from mixupe_sklearn._criterion import LossParts, MixupELoss
 from mixupe_sklearn._mixing import Draw
 from mixupe_sklearn._net import MixupENet, MixupENetRegressor
+from mixupe_sklearn._presets import preset
 from mixupe_sklearn._regressor import MixupERegressor
 
 __version__ = "0.1.0.dev0"
@@ -23,6 +24,7 @@ __all__ = [
     "make_mixupe_pipeline",
     "make_preprocessor",
     "plot_search",
+    "preset",
 ]
 # Names that are loaded when they are first asked for: their module, and the extra that they need.
 _LAZY = {

@@ -2,43 +2,27 @@
 
 import copy
 import functools
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import train_test_split
-from sklearn.utils import assert_all_finite, check_array, check_random_state
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
+from mixupe_sklearn._callbacks import Progress
+from mixupe_sklearn._checked import CheckedRows
 from mixupe_sklearn._checks import is_same, warn_user
 from mixupe_sklearn._hardware import gradients_on, resolve_device
-from mixupe_sklearn._inputs import (
-    CURE,
-    Rows,
-    check_finite,
-    check_weight,
-    first_odd_column,
-    mean_of_rows,
-    normalise,
-    to_numpy,
-    types_of_rows,
-)
-from mixupe_sklearn._random import alone, new_seed, seeded
+from mixupe_sklearn._inputs import Rows, check_finite, mean_of_rows
+from mixupe_sklearn._members import Exam, train_members
+from mixupe_sklearn._predicting import n_module_outputs, predicted
+from mixupe_sklearn._random import alone, new_seed, seeded, streams_of
+from mixupe_sklearn._schedule import n_epochs_for
+from mixupe_sklearn._settings import FIXED, check_settings, of_member
 from mixupe_sklearn._tasks import CallbackSupportMixin, FitTasks
-from mixupe_sklearn._training import (
-    FIXED,
-    check_settings,
-    make_net,
-    n_module_outputs,
-    predicted,
-    readable,
-    set_head,
-    train_net,
-    update_net,
-)
+from mixupe_sklearn._training import make_net, readable, set_head, train_net, update_net
 
 
 def restore(estimator, before: dict[str, Any]) -> None:
@@ -65,11 +49,10 @@ def all_or_nothing(method):
     return guarded
 
 
-class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
+class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
     """Parameters, data checks, training and prediction; the subclasses know about targets."""
 
     _net_class: Any
-    _y_is_numeric: bool
     # A search may set this for one fit: called with the estimator after each epoch, it says whether
     # training is to stop. No parameter, since a clone must not take it along.
     _epoch_hook: Callable[[Any], bool] | None = None
@@ -88,13 +71,16 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
         lam_per="batch",
         mix_at="input",
         single_pass=True,
+        n_members=1,
         module="mlp",
         module_params=None,
         optimizer="adam",
         optimizer_params=None,
         lr=0.001,
+        lr_schedule="constant",
         weight_decay=0.0,
         max_epochs=25,
+        min_steps=0,
         batch_size=100,
         early_stopping=False,
         validation_fraction=0.1,
@@ -117,13 +103,16 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
         self.lam_per = lam_per
         self.mix_at = mix_at
         self.single_pass = single_pass
+        self.n_members = n_members
         self.module = module
         self.module_params = module_params
         self.optimizer = optimizer
         self.optimizer_params = optimizer_params
         self.lr = lr
+        self.lr_schedule = lr_schedule
         self.weight_decay = weight_decay
         self.max_epochs = max_epochs
+        self.min_steps = min_steps
         self.batch_size = batch_size
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
@@ -137,31 +126,6 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
         self.random_state = random_state
         self.verbose = verbose
 
-    # What a subclass knows of its targets.
-
-    @abstractmethod
-    def _learn_targets(self, y, weight) -> None:
-        """Learn from the first training rows what the targets are."""
-
-    def _learn_weights(self, y, weight) -> None:
-        """Learn from the training rows of each call what their targets weigh."""
-
-    @abstractmethod
-    def _encode(self, y, weight, name: str) -> tuple[np.ndarray, Any]:
-        """Targets as the module wants them, and the rows' final weights."""
-
-    @abstractmethod
-    def _n_outputs(self) -> int:
-        """How wide the module's output is to be."""
-
-    @abstractmethod
-    def _head_for(self, n_outputs: int) -> str | None:
-        """The criterion's head for an output of this width; None where the width does not fit."""
-
-    def _strata(self, targets: np.ndarray) -> np.ndarray | None:
-        """Classes to keep in equal shares when rows are set aside."""
-        return None
-
     def _fit(self, X, y, sample_weight, X_val, y_val, sample_weight_val):
         """Validate, encode, set rows aside, build the net, train."""
         validation = {"X_val": X_val, "y_val": y_val, "sample_weight_val": sample_weight_val}
@@ -171,14 +135,20 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
             raise ValueError(f"Got {given[0]} without {missing[0]}, but expected both or neither.")
         is_new = not (self.warm_start and hasattr(self, "net_"))
         train = self._begin(X, y, sample_weight, is_new=is_new, learn=is_new)
-        valid = None
+        valid = exam = None
         if given:
             valid = self._rows(X_val, y_val, sample_weight_val, suffix="_val")
-        elif self.early_stopping:
+            exam = Exam(valid, [np.arange(valid.n_rows)] * self.n_members)
+        elif self.early_stopping and self.n_members == 1:
             train, valid = self._set_aside(train)
-        self._warn_of_few(train)
-        tasks = FitTasks(self, X, y, sample_weight, self.max_epochs)
-        self._train(train, valid, tasks, epochs=self.max_epochs, is_new=is_new)
+        elif self.early_stopping:
+            exam = self._set_folds_aside(train)
+        n_own = train.n_rows - (len(exam.index[0]) if exam and exam.rows is train else 0)
+        epochs = self._n_epochs(n_own)
+        self._warn_of_few(n_own, epochs)
+        tasks = FitTasks(self, X, y, sample_weight, epochs)
+        held_out = valid if self.n_members == 1 else exam
+        self._train(train, held_out, tasks, epochs=epochs, is_new=is_new)
         tasks.end()
         return self
 
@@ -197,76 +167,16 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
             self._spawn_generators()
         return train
 
-    def _warn_of_few(self, train: Rows) -> None:
-        if train.n_rows < self.batch_size:
+    def _n_epochs(self, n_rows: int) -> int:
+        return n_epochs_for(self.max_epochs, self.min_steps, n_rows, self.batch_size)
+
+    def _warn_of_few(self, n_rows: int, epochs: int) -> None:
+        if n_rows < self.batch_size and epochs > self.min_steps:
             warn_user(
-                f"Got {train.n_rows} training rows, fewer than batch_size={self.batch_size}: an "
-                f"epoch is a single step, so {self.max_epochs} epochs are {self.max_epochs} steps; "
-                f"lower batch_size or raise max_epochs."
+                f"Got {n_rows} training rows, fewer than batch_size={self.batch_size}: an epoch is "
+                f"a single step, so {epochs} epochs are {epochs} steps; lower batch_size, or raise "
+                f"max_epochs or min_steps."
             )
-
-    def _rows(self, X, y, sample_weight, *, is_new=False, learn=False, suffix="") -> Rows:
-        """Checked rows with weights above zero, of mean one, and encoded targets."""
-        X = self._validate_rows(X, reset=is_new, name=f"X{suffix}")
-        y = self._validate_targets(X, y, f"y{suffix}")
-        weight = check_weight(sample_weight, X.shape[0], f"sample_weight{suffix}")
-        if weight is not None and not weight.all():
-            X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
-        check_finite(X, getattr(self, "feature_names_in_", None), f"X{suffix}")
-        assert_all_finite(y, input_name=f"y{suffix}")
-        if learn:
-            self._learn_targets(y, weight)
-        if not suffix:
-            self._learn_weights(y, weight)
-        targets, weight = self._encode(y, weight, f"y{suffix}")
-        if weight is not None and not weight.all():  # a class of weight zero
-            check_weight(weight, X.shape[0], "class_weight times sample_weight")
-            X, targets, weight = X[weight > 0], targets[weight > 0], weight[weight > 0]
-        return Rows(X, targets, normalise(weight))
-
-    def _validate_rows(self, X, *, reset, name="X"):
-        """scikit-learn's own checks, with our words for text."""
-        try:
-            return validate_data(
-                self,
-                to_numpy(X),
-                accept_sparse="csr",
-                dtype=types_of_rows(X),
-                ensure_all_finite=False,
-                reset=reset,
-            )
-        except (TypeError, ValueError) as error:
-            column = first_odd_column(X)
-            if column is not None:
-                raise ValueError(
-                    f"Column {column!r} of {name} holds {X[column].dtype}, but expected numbers; "
-                    f"encode it first, {CURE}."
-                ) from error
-            if "could not convert string" in str(error):
-                value = str(error).split(":", 1)[1].strip()
-                raise ValueError(
-                    f"Input {name} holds the text {value}, but expected numbers; encode it first, "
-                    f"{CURE}."
-                ) from error
-            if name == "X" or isinstance(error, TypeError):
-                raise
-            raise ValueError(f"{name} does not fit: {error}") from error
-
-    def _validate_targets(self, X, y, name):
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target {name} is None."
-            )
-        y = check_array(
-            to_numpy(y),
-            accept_sparse=False if self._y_is_numeric else "csr",
-            ensure_2d=False,
-            dtype="numeric" if self._y_is_numeric else None,
-            ensure_all_finite=False,
-            input_name=name,
-        )
-        check_consistent_length(X, y)
-        return y
 
     def _spawn_generators(self) -> None:
         """Independent streams, so that methods which draw less still see the same batches."""
@@ -279,52 +189,24 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
                     f"Got random_state={self.random_state!r}, but expected a whole number from 0 "
                     f"to 2**32 - 1, a RandomState or None."
                 ) from error
-        streams = np.random.default_rng(seed).spawn(4)
-        self._order_rng, self._mixing_rng, self._torch_rng, split_rng = streams
+        self._streams = streams_of(seed, self.n_members)
         # One seed, not a stream: going on with the same rows sets the same ones aside.
-        self._split_seed = new_seed(split_rng)
+        self._split_seed = new_seed(self._streams[0].split)
 
-    def _set_aside(self, rows: Rows) -> list[Rows]:
-        """Part the rows for early stopping, each class in its share where that can be done."""
-        if rows.n_rows < 2:
-            raise ValueError(
-                f"Got n_samples={rows.n_rows} with early_stopping=True, but expected at least 2: "
-                f"some rows are set aside."
-            )
-        size = min(rows.n_rows - 1, max(1, round(self.validation_fraction * rows.n_rows)))
-        split = functools.partial(
-            train_test_split,
-            np.arange(rows.n_rows),
-            test_size=size,
-            random_state=self._split_seed,
-        )
-        try:
-            parts = split(stratify=self._strata(rows.targets))
-        except ValueError:  # a class of one row, or more classes than rows to set aside
-            parts = split()
-        return rows.parts(*(np.sort(part) for part in parts))
-
-    def _train(self, train, valid, tasks, *, epochs, is_new) -> None:
-        """Build the net if it is to be new, then train it within its own seed."""
+    def _train(self, train, held_out, tasks, *, epochs, is_new) -> None:
+        """Build the nets if they are to be new, then train them within their own seed."""
         device = resolve_device(self.device)
-        seed = new_seed(self._torch_rng)
+        seed = new_seed(self._streams[0].torch)
+        how = {"epochs": epochs, "begin": tasks.begin_epoch if tasks else lambda: None}
+        # One epoch alone does not know when the last will be.
+        how["schedule"] = self.lr_schedule if tasks else "constant"
         with gradients_on(), seeded(seed, device):
             if is_new:
                 self._start(train, seed, device)
             else:
                 self._go_on()
-            is_complete = train_net(
-                self.net_,
-                train,
-                valid,
-                self.X_mean_,
-                vars(self),
-                epochs=epochs,
-                begin=tasks.begin_epoch if tasks else lambda: None,
-                end=functools.partial(self._end_epoch, tasks),
-                show_bar=tasks is not None and self.verbose == 1,
-            )
-        self._keep_history()
+            run = self._train_one if self.n_members == 1 else self._train_several
+            is_complete = run(train, held_out, tasks, how)
         if not is_complete:
             if not self._keeps_interrupted:
                 raise KeyboardInterrupt
@@ -334,17 +216,51 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
                 ConvergenceWarning,
             )
 
+    def _train_one(self, train, valid, tasks, how) -> bool:
+        end = functools.partial(self._end_epoch, tasks)
+        show_bar = tasks is not None and self.verbose == 1
+        is_complete = train_net(
+            self.net_, train, valid, self.X_mean_, vars(self), end=end, show_bar=show_bar, **how
+        )
+        self._keep_history()
+        return is_complete
+
+    def _train_several(self, train, exam, tasks, how) -> bool:
+        progress = Progress(how["epochs"], self.verbose if tasks else 0)
+
+        def end(row) -> bool:
+            self._add_history([{**row, "epoch": self.n_iter_ + 1}])
+            progress.show(self.history_[-1])
+            return self._end_epoch(tasks)
+
+        with progress:
+            trained = train_members(
+                self.nets_, train, exam, self.X_mean_, vars(self), end=end, **how
+            )
+        if exam is not None and self.early_stopping:  # else they were only watched
+            self.member_weights_ = trained.weights
+        return trained.is_complete
+
     def _start(self, train: Rows, seed: int, device) -> None:
-        """Make a net that has not been trained, its first weights from the seed."""
+        """Make nets that have not been trained, their first weights from seeds."""
         self.X_mean_ = mean_of_rows(train)
-        with alone(seed, device):
-            self.net_ = self._new_net(train, device)
+        self.nets_ = []
+        for number, streams in enumerate(self._streams):
+            with alone(seed if number == 0 else new_seed(streams.torch), device):
+                self.nets_.append(self._new_net(train, device, number))
+        self.net_ = self.nets_[0]
+        self.member_weights_ = np.full(self.n_members, 1 / self.n_members)
+        # Copies, though not of what is inside: a user may write into a dict or list of ours.
+        self._fixed = {name: copy.copy(getattr(self, name)) for name in FIXED}
         self.history_: list[dict[str, Any]] = []
         self.loss_curve_: list[float] = []
+        self.n_iter_ = 0
 
     def _keep_history(self) -> None:
         """Take over what the net has recorded since the last call."""
-        new_rows = [readable(row) for row in self.net_.history[len(self.history_) :]]
+        self._add_history([readable(row) for row in self.net_.history[len(self.history_) :]])
+
+    def _add_history(self, new_rows: list[dict[str, Any]]) -> None:
         self.history_ = self.history_ + new_rows
         self.loss_curve_ = self.loss_curve_ + [row["train_loss"] for row in new_rows]
         self.n_iter_ = len(self.history_)
@@ -356,14 +272,14 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
             wants.append(self._epoch_hook(self))
         return any(wants)
 
-    def _new_net(self, train: Rows, device):
+    def _new_net(self, train: Rows, device, number: int):
         net = make_net(
             self._net_class,
-            vars(self),
+            of_member(vars(self), number),
             n_features=train.X.shape[1],
             n_outputs=self._n_outputs(),
-            order_rng=self._order_rng,
-            mixing_rng=self._mixing_rng,
+            order_rng=self._streams[number].order,
+            mixing_rng=self._streams[number].mixing,
             device=device,
         )
         n_outputs = n_module_outputs(net, train.X, self.X_mean_)
@@ -374,8 +290,6 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
                 f"these targets."
             )
         set_head(net, head)
-        # Copies, though not of what is inside: a user may write into a dict or list of ours.
-        self._fixed = {name: copy.copy(getattr(self, name)) for name in FIXED}
         return net
 
     def _go_on(self) -> None:
@@ -386,11 +300,22 @@ class BaseMixupE(CallbackSupportMixin, BaseEstimator, ABC):
                     f"Got a new value of {name}, but expected that of the first fit, since "
                     f"training goes on: fit anew, with warm_start=False."
                 )
-        update_net(self.net_, vars(self))
+        for number, net in enumerate(self.nets_):
+            update_net(net, of_member(vars(self), number))
 
     def _predicted(self, X, finish) -> Any:
         """What ``finish`` makes of the logits of a user's rows, a chunk of them at a time."""
         check_is_fitted(self, "net_")
         X = self._validate_rows(X, reset=False)
         check_finite(X, getattr(self, "feature_names_in_", None))
-        return predicted(self.net_, X, self.X_mean_, finish)
+        return predicted(self.nets_, X, self.X_mean_, finish)
+
+    def _member_means(self, logits) -> np.ndarray:
+        """What each member predicts, (n_members, n_rows, n_outputs), from all logits."""
+        pairs = zip(self.nets_, logits, strict=True)
+        return np.stack([net.criterion_.predicted_mean(own).numpy() for net, own in pairs])
+
+    def _mean(self, logits) -> np.ndarray:
+        """What the members predict together, (n_rows, n_outputs)."""
+        means = self._member_means(logits)
+        return means[0] if len(means) == 1 else np.tensordot(self.member_weights_, means, axes=1)

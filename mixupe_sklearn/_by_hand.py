@@ -48,7 +48,7 @@ def why_not_by_hand(net: Any, iterator: Any) -> str | None:
     return next(reasons, None)
 
 
-def _is_plain(module: nn.Module) -> bool:
+def is_plain(module: nn.Module) -> bool:
     """Whether a module is one of our MLPs as it is made, without dropout and BatchNorm."""
     if type(module) is not MLP:
         return False
@@ -75,7 +75,7 @@ def _is_linear(layer: nn.Module) -> bool:
 
 
 def _about_module(module: nn.Module) -> Iterable[str]:
-    if not _is_plain(module):
+    if not is_plain(module):
         yield "the module is not an MLP without dropout and BatchNorm"
     if any(getattr(layer, name) for layer in module.modules() for name in _HOOKS):
         yield "the module has hooks"
@@ -190,7 +190,8 @@ class Loan:
 
     def run_epoch(self, net: Any, data: Data, order: np.ndarray, sizes: list[int]) -> np.ndarray:
         """Run an epoch and return the losses of each step, (n_steps, 4)."""
-        values = self.batch.run_epoch([net.criterion_], data, [order], sizes)[:, :, 0]
+        factors = net.next_factors(len(sizes))
+        values = self.batch.run_epoch([net.criterion_], data, [order], sizes, factors)[:, :, 0]
         self._show()
         return values
 
@@ -246,6 +247,7 @@ def run_by_hand(net: Any, iterator: Batches) -> np.ndarray:
     if net in _loans and not _loans[net].is_good(net):
         pay_back(net)
     if net not in _loans:
+        net.rest_rate()  # a step that was taken elsewhere may have moved it
         _loans[net] = Loan(net)
     X, weight = _parts_of(iterator)
     data = Data(X, iterator.y, weight, net, iterator.indices)

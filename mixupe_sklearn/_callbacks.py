@@ -5,7 +5,7 @@ an estimator that goes on may change its mind. None of them is pickled with what
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from skorch.callbacks import Callback, EpochScoring, LRScheduler, PrintLog
@@ -18,6 +18,13 @@ def is_callback(item: Any) -> bool:
     if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str):
         item = item[1]
     return isinstance(item, Callback) or (isinstance(item, type) and issubclass(item, Callback))
+
+
+def is_schedule(item: Any) -> bool:
+    """Whether a callback moves the learning rate."""
+    item = item[1] if isinstance(item, tuple) else item
+    kind = item if isinstance(item, type) else type(item)
+    return issubclass(kind, LRScheduler)
 
 
 # What skorch tells of each batch.
@@ -137,9 +144,12 @@ class EpochBar(Callback):
 
     def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
         """Move it by one epoch."""
+        self.move(net.history[-1])
+
+    def move(self, row: Mapping[str, Any]) -> None:
+        """Move it by one epoch of this record."""
         if self.bar_ is None:
             return
-        row = net.history[-1]
         shown = [name for name in ("train_loss", "valid_loss") if name in row]
         self.bar_.set_postfix({name: f"{row[name]:.4f}" for name in shown})
         self.bar_.update()
@@ -152,3 +162,34 @@ class EpochBar(Callback):
 
     def __getstate__(self) -> dict[str, Any]:
         return {"bar_": None}
+
+
+class Progress:
+    """Shows the epochs of members: a bar, a line for each, or nothing.
+
+    Parameters
+    ----------
+    n_epochs : int
+        How many there may be.
+    verbose : int
+        1 is a bar, more are lines.
+    """
+
+    def __init__(self, n_epochs: int, verbose: int):
+        self.verbose = verbose
+        self.bar = EpochBar()
+        if verbose == 1:
+            self.bar.show(n_epochs)
+
+    def show(self, row: dict[str, Any]) -> None:
+        """Show an epoch."""
+        self.bar.move(row)
+        if self.verbose > 1:
+            names = [name for name in ("train_loss", "valid_loss", "dur") if name in row]
+            print(f"epoch {row['epoch']}:", *(f"{name} {row[name]:.4f}" for name in names))
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: Any) -> None:
+        self.bar.close()

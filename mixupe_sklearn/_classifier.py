@@ -6,12 +6,12 @@ from sklearn.utils.validation import column_or_1d
 
 from mixupe_sklearn._base import BaseMixupE, all_or_nothing
 from mixupe_sklearn._inputs import to_numpy
-from mixupe_sklearn._labels import Labels, has_several_labels, unique_labels
+from mixupe_sklearn._labels import ClassTargets, Labels, has_several_labels, unique_labels
 from mixupe_sklearn._net import MixupENet
 from mixupe_sklearn._tasks import with_callbacks
 
 
-class MixupEClassifier(ClassifierMixin, BaseMixupE):
+class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
     """Neural network classifier for tables, trained with MixupE.
 
     Mixup trains on random blends of two rows and of their labels; MixupE adds a penalty on the
@@ -45,6 +45,9 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
         Whether mixed and clean rows share one forward pass. It matters for modules with BatchNorm
         only, which then sees both together; False runs two passes, and only the mixed one moves
         the running statistics.
+    n_members : int, default=1
+        Networks that are trained as one and whose predictions are averaged, each with its own
+        seeds. Values of ``alpha`` and ``eta`` are taken in turn.
     module : str, class or callable, default="mlp"
         The network: the name ``"mlp"``, a torch module class, or a function that returns a new
         module. Arguments named ``n_features`` and ``n_outputs`` are filled in. It returns logits.
@@ -57,10 +60,16 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
         Further arguments of the optimizer, for instance ``{"momentum": 0.9}``.
     lr : float, default=0.001
         Learning rate.
+    lr_schedule : {"constant", "cosine", "onecycle"}, default="constant"
+        How the learning rate moves from step to step of ``fit``: not at all, down to zero along
+        half a cosine, or up for 30 % of the steps and then down. ``partial_fit`` does not know
+        its last step and keeps the rate.
     weight_decay : float, default=0.0
         L2 penalty of the optimizer.
     max_epochs : int, default=25
         Number of passes over the rows.
+    min_steps : int, default=0
+        Small tables are trained for more epochs than ``max_epochs``, up to this many steps.
     batch_size : int, default=100
         Rows a step.
     class_weight : dict, list of dicts, "balanced" or None, default=None
@@ -163,13 +172,16 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
         lam_per="batch",
         mix_at="input",
         single_pass=True,
+        n_members=1,
         module="mlp",
         module_params=None,
         optimizer="adam",
         optimizer_params=None,
         lr=0.001,
+        lr_schedule="constant",
         weight_decay=0.0,
         max_epochs=25,
+        min_steps=0,
         batch_size=100,
         class_weight=None,
         early_stopping=False,
@@ -194,13 +206,16 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
             lam_per=lam_per,
             mix_at=mix_at,
             single_pass=single_pass,
+            n_members=n_members,
             module=module,
             module_params=module_params,
             optimizer=optimizer,
             optimizer_params=optimizer_params,
             lr=lr,
+            lr_schedule=lr_schedule,
             weight_decay=weight_decay,
             max_epochs=max_epochs,
+            min_steps=min_steps,
             batch_size=batch_size,
             early_stopping=early_stopping,
             validation_fraction=validation_fraction,
@@ -302,7 +317,25 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
             Columns in the order of ``classes_``. For multi-label targets, each column is the
             probability that its label is on.
         """
-        return self._predicted(X, self._proba)
+        return self._predicted(X, lambda logits: self._by_class(self._mean(logits)))
+
+    def predict_proba_members(self, X):
+        """Return the probabilities of each member: their spread tells how sure they are.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        proba : ndarray of shape (n_members, n_samples, n_classes)
+            ``predict_proba`` is their mean, weighted by ``member_weights_``.
+        """
+        proba = self._predicted(
+            X, lambda logits: self._by_class(self._member_means(logits)).swapaxes(0, 1)
+        )
+        return proba.swapaxes(0, 1)
 
     def predict_log_proba(self, X):
         """Return the logarithm of ``predict_proba``.
@@ -334,35 +367,6 @@ class MixupEClassifier(ClassifierMixin, BaseMixupE):
         y : ndarray of shape (n_samples,) or (n_samples, n_labels)
             Predicted labels.
         """
-        return self._predicted(X, lambda logits: self._labels.decode(self._proba(logits)))
-
-    def _proba(self, logits) -> np.ndarray:
-        proba = self.net_.criterion_.predicted_mean(logits).numpy()
-        if proba.shape[1] < self._n_outputs():  # one logit for two classes
-            return np.hstack([1 - proba, proba])
-        return proba
-
-    def _know(self, labels: Labels) -> None:
-        self._labels, self.classes_ = labels, labels.classes
-
-    def _learn_targets(self, y, weight) -> None:
-        self._know(Labels.learned_from(y))
-
-    def _learn_weights(self, y, weight) -> None:
-        self._class_factors = self._labels.factors(self.class_weight, y, weight)
-
-    def _encode(self, y, weight, name):
-        targets = self._labels.encode(y, name)
-        return targets, self._labels.weigh(targets, weight, self._class_factors)
-
-    def _n_outputs(self) -> int:
-        return len(self.classes_)
-
-    def _head_for(self, n_outputs):
-        if n_outputs == len(self.classes_):
-            return "sigmoid" if self._labels.are_several else "softmax"
-        is_single_logit = n_outputs == 1 and len(self.classes_) == 2
-        return "sigmoid" if is_single_logit and not self._labels.are_several else None
-
-    def _strata(self, targets):
-        return None if self._labels.are_several else targets
+        return self._predicted(
+            X, lambda logits: self._labels.decode(self._by_class(self._mean(logits)))
+        )

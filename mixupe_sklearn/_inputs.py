@@ -202,15 +202,18 @@ def mean_of_rows(rows: Any, weight: np.ndarray | None = None, size: int = 8192) 
     return total / n_samples
 
 
-def in_chunks(n_rows: int, n_features: int) -> Iterator[slice]:
+def in_chunks(n_rows: int, n_features: int, n_members: int = 1) -> Iterator[slice]:
     """Slices that cover all rows, each of at most ``MAX_ROWS`` rows and about ``CHUNK`` entries.
+
+    Several networks that see the rows share that number of rows.
 
     Examples
     --------
     >>> [(part.start, part.stop) for part in in_chunks(10_000, 3)]
     [(0, 8192), (8192, 10000)]
     """
-    size = max(ROW_BLOCK, min(MAX_ROWS, CHUNK // max(1, n_features)) // ROW_BLOCK * ROW_BLOCK)
+    most = min(MAX_ROWS // n_members, CHUNK // max(1, n_features))
+    size = max(ROW_BLOCK, most // ROW_BLOCK * ROW_BLOCK)
     return (slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size))
 
 

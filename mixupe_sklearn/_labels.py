@@ -154,3 +154,40 @@ class Labels(NamedTuple):
         else:
             by_class = factors[targets]
         return by_class if weight is None else by_class * weight
+
+
+class ClassTargets:
+    """What a classifier knows of its targets: classes, their weights, and the head they need."""
+
+    class_weight: Any
+    _labels: Labels
+
+    def _by_class(self, proba) -> np.ndarray:
+        if proba.shape[-1] < self._n_outputs():  # one logit for two classes
+            return np.concatenate([1 - proba, proba], axis=-1)
+        return proba
+
+    def _know(self, labels: Labels) -> None:
+        self._labels, self.classes_ = labels, labels.classes
+
+    def _learn_targets(self, y, weight) -> None:
+        self._know(Labels.learned_from(y))
+
+    def _learn_weights(self, y, weight) -> None:
+        self._class_factors = self._labels.factors(self.class_weight, y, weight)
+
+    def _encode(self, y, weight, name):
+        targets = self._labels.encode(y, name)
+        return targets, self._labels.weigh(targets, weight, self._class_factors)
+
+    def _n_outputs(self) -> int:
+        return len(self.classes_)
+
+    def _head_for(self, n_outputs):
+        if n_outputs == len(self.classes_):
+            return "sigmoid" if self._labels.are_several else "softmax"
+        is_single_logit = n_outputs == 1 and len(self.classes_) == 2
+        return "sigmoid" if is_single_logit and not self._labels.are_several else None
+
+    def _strata(self, targets):
+        return None if self._labels.are_several else targets

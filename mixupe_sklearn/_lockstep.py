@@ -9,9 +9,36 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mixupe_sklearn._feed import Data, Feeder, Terms, terms_of
+from mixupe_sklearn._feed import Data, Feeder, Terms, kind_of, terms_of
 from mixupe_sklearn._slopes import Feed, Sums, padded
 from mixupe_sklearn._stacked import Passes, Stack, directional_step
+
+# Entries (weights, their gradients and moments, and the states of a step) that the members of one
+# batch may hold together. With (128, 128) hidden units this is 15 members at 64 features and 5 at
+# 784: more were no faster.
+STACK_ENTRIES = 3_300_000
+
+
+def n_together(net: Any, n_rows: int, n_features: int) -> int:
+    """How many members like this net are best trained in one batch."""
+    has_mixing, penalty, _ = kind_of(net.criterion_)
+    shapes = [parameter.shape for parameter in net.module_.parameters()]
+    n_weights = sum(shape.numel() for shape in shapes)
+    n_states = sum(shape[0] for shape in shapes if len(shape) == 2)
+    n_run = 2 if has_mixing and penalty else 1
+    n_entries = 4 * n_weights + min(net.batch_size, n_rows) * (n_features + 2 * n_run * n_states)
+    return max(1, STACK_ENTRIES // n_entries)
+
+
+def sizes_of(n_rows: int, batch_size: int) -> list[int]:
+    """How many rows each step of an epoch takes.
+
+    Examples
+    --------
+    >>> sizes_of(250, batch_size=100)
+    [100, 100, 50]
+    """
+    return [min(batch_size, n_rows - start) for start in range(0, n_rows, batch_size)]
 
 
 class Batch:
@@ -33,7 +60,12 @@ class Batch:
         self.rooms: dict[str, Tensor] = {}
 
     def run_epoch(
-        self, criteria: list[Any], data: Data, orders: Sequence[np.ndarray], sizes: list[int]
+        self,
+        criteria: list[Any],
+        data: Data,
+        orders: Sequence[np.ndarray],
+        sizes: list[int],
+        factors: Sequence[float] | None = None,
     ) -> np.ndarray:
         """Take all steps of an epoch.
 
@@ -47,6 +79,8 @@ class Batch:
             The row numbers of each member, in the order of its steps.
         sizes : list of int
             How many rows each step takes.
+        factors : sequence of float or None, default=None
+            What the learning rates are multiplied with at each step; None leaves them.
 
         Returns
         -------
@@ -60,16 +94,17 @@ class Batch:
         # Where the gradient is written by hand, torch need not follow: each call is cheaper.
         with torch.inference_mode(terms.penalty != "directional"):
             feeds = feeder.feeds(torch.from_numpy(np.stack(orders)), sizes)
-            steps = [self.step(feed, terms) for feed in feeds]
+            moves = [None] * len(sizes) if factors is None else factors
+            steps = [self.step(feed, terms, by) for feed, by in zip(feeds, moves, strict=True)]
             return _values(steps, np.array(sizes)[:, None], terms)
 
-    def step(self, feed: Feed, terms: Terms) -> Sums:
-        """Take one step."""
+    def step(self, feed: Feed, terms: Terms, factor: float | None = None) -> Sums:
+        """Take one step, with the learning rates times a factor."""
         if terms.penalty == "directional":
             sums = directional_step(self.stack, feed, terms.head)
         else:
             sums = self.passes_for(feed).run(feed, terms.head)
-        self.take_step()
+        self.take_step(factor)
         return sums
 
     def passes_for(self, feed: Feed) -> Passes:
@@ -139,9 +174,13 @@ class Stepper:
 
     def __init__(self, optimizer: torch.optim.Optimizer):
         self.optimizer = optimizer
+        self.rates = [group["lr"] for group in optimizer.param_groups]
         self.calls: list[Callable[[], Any]] | None = None
 
-    def __call__(self) -> None:
+    def __call__(self, factor: float | None = None) -> None:
+        if factor is not None:
+            for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+                group["lr"] = factor * rate
         if self.calls is None:
             with torch.inference_mode(False):  # the first step makes the state, which will stay
                 self.optimizer.step()
@@ -166,11 +205,11 @@ def _fused_call(group: dict, states: Any) -> Callable[[], Any]:
     largest = [state["max_exp_avg_sq"]] if group["amsgrad"] else []
     moments = [state["exp_avg"]], [state["exp_avg_sq"]], largest
     options = {name: group[name] for name in ("weight_decay", "eps", "amsgrad", "maximize")}
-    options = {"lr": group["lr"], "beta1": beta1, "beta2": beta2, **options}
+    options = {"beta1": beta1, "beta2": beta2, **options}
 
     def call() -> None:
         state["step"] += 1
-        function([weights], [weights.grad], *moments, [state["step"]], **options)
+        function([weights], [weights.grad], *moments, [state["step"]], lr=group["lr"], **options)
 
     return call
 

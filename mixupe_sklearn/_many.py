@@ -20,19 +20,16 @@ from mixupe_sklearn._checks import Choice, check_rules, is_same
 from mixupe_sklearn._feed import Data, kind_of
 from mixupe_sklearn._hardware import gradients_on, resolve_device, threads_for
 from mixupe_sklearn._inputs import Rows
-from mixupe_sklearn._lockstep import Batch, rates_of
+from mixupe_sklearn._lockstep import Batch, n_together, rates_of, sizes_of
 from mixupe_sklearn._net import make_dataset
 from mixupe_sklearn._random import new_seed, seeded
+from mixupe_sklearn._schedule import rate_factors
 from mixupe_sklearn._training import as_tensors, check_weights, rows_a_pass
 
-# Entries (weights, their gradients and moments, and the states of a step) that the members of one
-# batch may hold together. With (128, 128) hidden units this is 15 members at 64 features and 5 at
-# 784: more were no faster.
-STACK_ENTRIES = 3_300_000
 # Members of one batch agree in these.
 SHARED = (
-    *("module_params", "optimizer", "max_epochs", "batch_size", "class_weight"),
-    *("lam_per", "single_pass", "n_threads"),
+    *("module_params", "optimizer", "max_epochs", "min_steps", "batch_size", "class_weight"),
+    *("lam_per", "single_pass", "n_threads", "lr_schedule"),
 )
 OnEpoch = Callable[[int, list[Any]], Iterable[Any] | None]
 
@@ -87,6 +84,7 @@ def _obstacles(estimator: Any) -> Iterable[str]:
         "batch_norm is on": params.get("batch_norm"),
         "optimizer is not given by name": not isinstance(estimator.optimizer, str),
         "mix_at is 'hidden'": estimator.mix_at == "hidden",
+        "n_members is above one, and they train as one by themselves": estimator.n_members != 1,
         "early_stopping is on": estimator.early_stopping,
         "callbacks are given": estimator.callbacks or getattr(estimator, "_skl_callbacks", None),
         "warm_start goes on with a net": estimator.warm_start and hasattr(estimator, "net_"),
@@ -197,9 +195,9 @@ class Member:
         """Do what a fit does before it trains, and return the rows."""
         estimator = self.estimator
         rows = estimator._begin(X, y, sample_weight, is_new=True, learn=True)
-        estimator._warn_of_few(rows)
+        estimator._warn_of_few(rows.n_rows, estimator._n_epochs(rows.n_rows))
         device = resolve_device(estimator.device)
-        seed = new_seed(estimator._torch_rng)
+        seed = new_seed(estimator._streams[0].torch)
         with seeded(seed, device):
             estimator._start(rows, seed, device)
         return rows
@@ -257,23 +255,11 @@ class Group:
         data, dataset = Data(*tensors, first.net), make_dataset(*tensors)
         # Those of equal rates lie side by side, and share a group of the optimizer.
         members = sorted(self.members, key=lambda member: rates_of(member.net.optimizer_))
-        n_parts = math.ceil(len(members) / self.n_together)
+        most = n_together(first.net, self.rows.n_rows, self.rows.X.shape[1])
+        n_parts = math.ceil(len(members) / most)
         bounds = [round(part * len(members) / n_parts) for part in range(n_parts + 1)]
         for start, stop in itertools.pairwise(bounds):
             _train(members[start:stop], data, dataset, on_epoch, on_error)
-
-    @property
-    def n_together(self) -> int:
-        """How many members train in one batch."""
-        net = self.members[0].net
-        has_mixing, penalty, _ = kind_of(net.criterion_)
-        shapes = [parameter.shape for parameter in net.module_.parameters()]
-        n_weights = sum(shape.numel() for shape in shapes)
-        n_states = sum(shape[0] for shape in shapes if len(shape) == 2)
-        n_run = 2 if has_mixing and penalty else 1
-        n_rows = min(net.batch_size, self.rows.n_rows)
-        n_entries = 4 * n_weights + n_rows * (self.rows.X.shape[1] + 2 * n_run * n_states)
-        return max(1, STACK_ENTRIES // n_entries)
 
 
 def _train(members: list[Member], data: Data, dataset: Any, on_epoch: Any, on_error: str) -> None:
@@ -285,11 +271,14 @@ def _train(members: list[Member], data: Data, dataset: Any, on_epoch: Any, on_er
     batch = Batch([member.net for member in members])
     # As for one alone, so that a member's result does not depend on its company.
     n_rows = rows_a_pass(first.net_, len(dataset))
+    epochs, sizes = first._n_epochs(len(dataset)), sizes_of(len(dataset), first.batch_size)
+    factors = rate_factors(first.lr_schedule, epochs * len(sizes))
     with threads_for(first.net_.module_, n_rows, first.n_threads):
-        for epoch in range(1, first.max_epochs + 1):
-            running = _run_epoch(batch, data, members, dataset, on_error)
+        for epoch in range(1, epochs + 1):
+            part = None if factors is None else factors[(epoch - 1) * len(sizes) :][: len(sizes)]
+            running = _run_epoch(batch, data, members, dataset, on_error, part)
             stopping = _stopping(epoch, running, on_epoch)
-            leaving = running if epoch == first.max_epochs else stopping
+            leaving = running if epoch == epochs else stopping
             if not leaving and len(running) == len(members):
                 continue
             batch.release()
@@ -303,15 +292,14 @@ def _train(members: list[Member], data: Data, dataset: Any, on_epoch: Any, on_er
 
 
 def _run_epoch(
-    batch: Batch, data: Data, members: list[Member], dataset: Any, on_error: str
+    batch: Batch, data: Data, members: list[Member], dataset: Any, on_error: str, factors: Any
 ) -> list[Member]:
     """Train for one epoch and return the members that have come through."""
     for member in members:
         member.net.notify("on_epoch_begin", dataset_train=dataset, dataset_valid=None)
-    n_samples, size = len(data), members[0].estimator.batch_size
-    sizes = [min(size, n_samples - start) for start in range(0, n_samples, size)]
-    orders = [m.net.iterator_train__random_state.permutation(n_samples) for m in members]
-    values = batch.run_epoch([m.net.criterion_ for m in members], data, orders, sizes)
+    sizes = sizes_of(len(data), members[0].estimator.batch_size)
+    orders = [m.net.iterator_train__random_state.permutation(len(data)) for m in members]
+    values = batch.run_epoch([m.net.criterion_ for m in members], data, orders, sizes, factors)
     for number, member in enumerate(members):
         with member.guarded(on_error):
             member.record(values[:, :, number], sizes, dataset)

@@ -1,7 +1,8 @@
 """The skorch nets whose training step is the criterion."""
 
+import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,10 @@ class _MixupEStep(_Net):
 
     # Whether the history of an epoch has a row for each batch; an estimator does without.
     _keeps_batches = True
+    # What the learning rate is multiplied with at each step to come; None leaves it as it is.
+    _factors: Iterator[float] | None = None
+    # The rates that are multiplied, one for each group of the optimizer.
+    _rates: Sequence[float] = ()
 
     def __init__(
         self,
@@ -197,6 +202,7 @@ class _MixupEStep(_Net):
                 steps.append(self._backward(batch, fit_params)[0])
                 return steps[-1].loss
 
+            self._move_rate()
             self._step_optimizer(closure)
             values.append(torch.stack([part.detach() for part in steps[0][:4]]))
             sizes.append(get_len(batch[0]))
@@ -212,6 +218,35 @@ class _MixupEStep(_Net):
         loss = self.get_loss(parts, yi, X=Xi, training=True)
         loss.backward()
         return parts, loss
+
+    def set_schedule(self, factors: Sequence[float] | None) -> None:
+        """Multiply the learning rate at each step to come; None ends that, at the rate itself."""
+        self.rest_rate()
+        self._factors = None if factors is None else iter(factors)
+        self._rates = [group["lr"] for group in self.optimizer_.param_groups]
+
+    def rest_rate(self) -> None:
+        """Bring the learning rate back to what a schedule multiplies, if there is one."""
+        if self._factors is not None:  # else a callback may have moved it on purpose
+            self._multiply_rates(1.0)
+
+    def _multiply_rates(self, factor: float) -> None:
+        # A group that a callback has added meanwhile keeps its own rate.
+        for group, rate in zip(self.optimizer_.param_groups, self._rates, strict=False):
+            group["lr"] = factor * rate
+
+    def next_factors(self, n_steps: int) -> list[float] | None:
+        """The factors of the next steps, which are taken elsewhere."""
+        return None if self._factors is None else list(itertools.islice(self._factors, n_steps))
+
+    def _move_rate(self) -> None:
+        for factor in self.next_factors(1) or ():
+            self._multiply_rates(factor)
+
+    def train_step(self, batch: Any, **fit_params: Any) -> dict[str, Any]:
+        """Take a step, at the rate that the schedule has for it."""
+        self._move_rate()
+        return super().train_step(batch, **fit_params)
 
     def train_step_single(self, batch: Any, **fit_params: Any) -> dict[str, Any]:
         """Compute the step's loss and its gradients, and record its parts."""

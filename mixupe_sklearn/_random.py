@@ -8,7 +8,7 @@ the time of a fit and put back as found.
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -66,6 +66,28 @@ _device_states: dict[torch.device, Borrowed] = {}
 def new_seed(rng: np.random.Generator) -> int:
     """Draw a seed that both torch's and numpy's global generators accept."""
     return int(rng.integers(2**32))
+
+
+class Streams(NamedTuple):
+    """Generators of one network: what draws less from one of them does not move the others."""
+
+    order: np.random.Generator
+    mixing: np.random.Generator
+    torch: np.random.Generator
+    split: np.random.Generator
+
+
+def streams_of(seed: int | None, n_networks: int) -> list[Streams]:
+    """Streams for each network, those of the first the same however many there are.
+
+    Examples
+    --------
+    >>> first, second = streams_of(0, n_networks=2)
+    >>> first.order.random() == streams_of(0, n_networks=1)[0].order.random()
+    True
+    """
+    root = np.random.default_rng(seed)
+    return [Streams(*root.spawn(len(Streams._fields))) for _ in range(n_networks)]
 
 
 def generator_like_torch(random_state: int | np.random.Generator | None) -> np.random.Generator:

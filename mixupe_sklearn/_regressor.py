@@ -43,6 +43,9 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
         Whether mixed and clean rows share one forward pass. It matters for modules with BatchNorm
         only, which then sees both together; False runs two passes, and only the mixed one moves
         the running statistics.
+    n_members : int, default=1
+        Networks that are trained as one and whose predictions are averaged, each with its own
+        seeds. Values of ``alpha`` and ``eta`` are taken in turn.
     module : str, class or callable, default="mlp"
         The network: the name ``"mlp"``, a torch module class, or a function that returns a new
         module. Arguments named ``n_features`` and ``n_outputs`` are filled in. It returns logits.
@@ -55,10 +58,16 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
         Further arguments of the optimizer, for instance ``{"momentum": 0.9}``.
     lr : float, default=0.001
         Learning rate.
+    lr_schedule : {"constant", "cosine", "onecycle"}, default="constant"
+        How the learning rate moves from step to step of ``fit``: not at all, down to zero along
+        half a cosine, or up for 30 % of the steps and then down. ``partial_fit`` does not know
+        its last step and keeps the rate.
     weight_decay : float, default=0.0
         L2 penalty of the optimizer.
     max_epochs : int, default=25
         Number of passes over the rows.
+    min_steps : int, default=0
+        Small tables are trained for more epochs than ``max_epochs``, up to this many steps.
     batch_size : int, default=100
         Rows a step.
     early_stopping : bool, default=False
@@ -200,8 +209,29 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
         y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Shaped as the targets were; a single column is flat.
         """
-        y = self._predicted(X, lambda logits: logits.numpy() * self.y_scale_ + self.y_mean_)
+        y = self._predicted(X, lambda logits: self._in_units(self._mean(logits)))
         return y[:, 0] if self._y_is_flat else y
+
+    def predict_members(self, X):
+        """Return what each member predicts: their spread tells how sure they are.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        y : ndarray of shape (n_members, n_samples) or (n_members, n_samples, n_outputs)
+            ``predict`` is their mean, weighted by ``member_weights_``.
+        """
+        y = self._predicted(
+            X, lambda logits: self._in_units(self._member_means(logits)).swapaxes(0, 1)
+        ).swapaxes(0, 1)
+        return y[..., 0] if self._y_is_flat else y
+
+    def _in_units(self, standardised) -> np.ndarray:
+        return standardised * self.y_scale_ + self.y_mean_
 
     def _learn_targets(self, y, weight) -> None:
         self._y_is_flat = y.ndim == 1 or y.shape[1] == 1

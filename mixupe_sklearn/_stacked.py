@@ -256,6 +256,36 @@ def _linear(state: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return torch.baddbmm(bias[:, None], state, weight.mT)
 
 
+def run_stacked(modules: Sequence[nn.Module], X: Tensor) -> Tensor:
+    """Outputs of several MLPs of one shape in one pass, (n_members, n_rows, n_outputs).
+
+    Parameters
+    ----------
+    modules : sequence of MLP
+        Plain ones, without dropout and BatchNorm.
+    X : Tensor of shape (n_rows, n_features) or (n_members, n_rows, n_features)
+        The same rows for all, or other ones for each.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from mixupe_sklearn.modules import MLP
+    >>> modules = [MLP(4, 3), MLP(4, 3)]
+    >>> run_stacked(modules, torch.zeros(5, 4)).shape
+    torch.Size([2, 5, 3])
+    """
+    activation = activation_of(modules[0])
+    layers = [
+        [layer for layer in module.modules() if isinstance(layer, nn.Linear)] for module in modules
+    ]
+    state = X.expand(len(modules), *X.shape[-2:])
+    for number, own in enumerate(zip(*layers, strict=True)):
+        weight = torch.stack([layer.weight for layer in own])
+        bias = None if own[0].bias is None else torch.stack([layer.bias for layer in own])
+        state = _linear(state if number == 0 else activation.function(state), weight, bias)
+    return state
+
+
 def directional_step(stack: Stack, feed: Feed, head: str) -> Sums:
     """Write the gradient of a loss with the directional penalty, whose slope autograd carries."""
     weights = stack.weights.detach().requires_grad_()

@@ -1,7 +1,8 @@
-"""From an estimator's parameters and rows to a trained net, and from there to logits."""
+"""From an estimator's parameters and rows to a trained net."""
 
 import copy
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -11,64 +12,21 @@ from torch import Tensor
 from torch.utils.data import Subset
 
 from mixupe_sklearn._callbacks import EpochBar, EpochHook, Stopper, is_callback
-from mixupe_sklearn._checks import FLAG, Choice, Kind, Number, Rule, check_rules, warn_user
+from mixupe_sklearn._checks import warn_user
 from mixupe_sklearn._criterion import METHOD_RULES
-from mixupe_sklearn._forward import as_logits, stages_of
+from mixupe_sklearn._forward import stages_of
 from mixupe_sklearn._hardware import compile_module, drop_compiled, threads_for
-from mixupe_sklearn._inputs import ROW_BLOCK, Rows, centred, free_memory, in_chunks, on_device
+from mixupe_sklearn._inputs import Rows, centred, free_memory, on_device
 from mixupe_sklearn._mixing import share_size
 from mixupe_sklearn._net import fixed_validation, has_batch_norm, make_dataset
-from mixupe_sklearn.modules import MLP
+from mixupe_sklearn._predicting import float_type
+from mixupe_sklearn._schedule import rate_factors
+from mixupe_sklearn._settings import MODULES, OPTIMIZERS
 
-MODULES: dict[str, Callable[..., torch.nn.Module]] = {"mlp": MLP}
-OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-    "nadam": torch.optim.NAdam,
-    "rmsprop": torch.optim.RMSprop,
-    "sgd": torch.optim.SGD,
-}
-TRAINING_RULES: dict[str, Rule] = {
-    "lr": Number("a number > 0", open_low=True),
-    "weight_decay": Number("a number >= 0"),
-    "max_epochs": Number("a whole number >= 1", low=1, integer=True),
-    "batch_size": Number("a whole number >= 1", low=1, integer=True),
-    "early_stopping": FLAG,
-    "validation_fraction": Number("a number above 0 and below 1", high=1, open_low=True),
-    "n_iter_no_change": Number("a whole number >= 1", low=1, integer=True),
-    "tol": Number("a number >= 0"),
-    "warm_start": FLAG,
-    "n_threads": Number("a whole number >= 1 or None", low=1, integer=True, or_none=True),
-    "compile": FLAG,
-    "module_params": Kind("a dict or None", (Mapping,), or_none=True),
-    "optimizer_params": Kind("a dict or None", (Mapping,), or_none=True),
-    "callbacks": Kind("a list of skorch callbacks or None", (list, tuple), or_none=True),
-    "verbose": Kind("a whole number", (int, np.integer)),
-}
+# Inputs, targets and weights of rows, as a network takes them.
+Tensors = tuple[Any, Tensor, Tensor | None]
 # Names of the callbacks that every net of an estimator has.
 STOPPER, BAR, HOOK = "mixupe_stopper", "mixupe_bar", "mixupe_hook"
-# Parameters that a network cannot change while it goes on.
-FIXED = ("module", "module_params", "optimizer", "optimizer_params", "callbacks", "device")
-
-
-def check_settings(settings: Mapping[str, Any]) -> None:
-    """Raise one sentence for the first parameter that is not what it should be."""
-    check_rules(settings, {**METHOD_RULES, **TRAINING_RULES})
-    module, optimizer = settings["module"], settings["optimizer"]
-    if isinstance(module, str):
-        check_rules(settings, {"module": Choice(tuple(MODULES))})
-    elif isinstance(module, torch.nn.Module) or not callable(module):
-        raise ValueError(
-            f"Got module={type(module).__name__}(...), but expected a name, a module class, or a "
-            f"function that returns a new module."
-        )
-    if isinstance(optimizer, str):
-        check_rules(settings, {"optimizer": Choice(tuple(OPTIMIZERS))})
-    elif not (inspect.isclass(optimizer) and issubclass(optimizer, torch.optim.Optimizer)):
-        raise ValueError(
-            f"Got optimizer={optimizer!r}, but expected a torch optimizer class or one of the "
-            f"names {', '.join(map(repr, OPTIMIZERS))}."
-        )
 
 
 def _accepts(function: Callable[..., Any], name: str) -> bool:
@@ -173,21 +131,9 @@ def update_net(net: Any, settings: Mapping[str, Any]) -> None:
         group.update(changed)
 
 
-def float_type(net: Any) -> torch.dtype:
-    """The floating type that the module computes in: float32, unless the user's module differs."""
-    types = (parameter.dtype for parameter in net.module_.parameters())
-    return next((dtype for dtype in types if dtype.is_floating_point), torch.float32)
-
-
 def set_head(net: Any, head: str) -> None:
     """Tell the criterion what the logits mean, without making it anew."""
     net.criterion__head = net.criterion_.head = head
-
-
-def n_module_outputs(net: Any, X: Any, X_mean: np.ndarray) -> int:
-    """Run the new module on two rows to learn how wide its output is."""
-    with torch.no_grad():  # not in inference mode: a lazy module makes its weights now
-        return int(_forward(net, X[:2], X_mean).shape[1])
 
 
 def compile_net(net: Any, train: Rows, X_mean: np.ndarray) -> None:
@@ -226,6 +172,7 @@ def train_net(
     settings: Mapping[str, Any],
     *,
     epochs: int,
+    schedule: str,
     begin: Callable[[], Any],
     end: Callable[[], Any],
     show_bar: bool,
@@ -234,11 +181,7 @@ def train_net(
 
     A stop that was asked for (early stopping, a callback at the end of an epoch) is as planned.
     """
-    if has_batch_norm(net.module_) and min(train.n_rows, net.batch_size) < 2:
-        raise ValueError(
-            f"Got batches of one row (n_samples={train.n_rows}, batch_size={net.batch_size}), but "
-            f"expected at least two rows a batch for a module with BatchNorm."
-        )
+    check_batches(net, train.n_rows)
     callbacks = dict(net.callbacks_)
     stopper, bar, hook = callbacks[STOPPER], callbacks[BAR], callbacks[HOOK]
     stopper.reset(
@@ -250,7 +193,7 @@ def train_net(
     hook.reset(begin, lambda: any([end(), stopper.wants_stop]))
     net.verbose = int(settings["verbose"] > 1)
     n_before = len(net.history)
-    undo = _remember(net) if n_before else lambda: None
+    undo = remember(net, is_new=not net.history and not net.optimizer_.state)
     try:
         if show_bar:
             bar.show(epochs)
@@ -258,6 +201,8 @@ def train_net(
             if settings["compile"]:
                 compile_net(net, train, X_mean)
             dataset, net.train_split = _datasets(net, train, valid, X_mean)
+            n_steps = epochs * math.ceil(train.n_rows / net.batch_size)
+            net.set_schedule(rate_factors(schedule, n_steps))
             net.partial_fit(dataset, None, epochs=epochs)
         check_weights(net)
         was_stopped = hook.has_stopped_
@@ -267,6 +212,7 @@ def train_net(
     finally:
         # The net keeps neither the data nor functions that know the whole estimator.
         net.train_split = None
+        net.set_schedule(None)
         drop_compiled(net.module_)
         hook.reset()
         bar.close()
@@ -276,8 +222,19 @@ def train_net(
     return was_stopped or not is_short
 
 
-def _remember(net: Any) -> Callable[[], None]:
+def check_batches(net: Any, n_rows: int) -> None:
+    """Raise one sentence where BatchNorm would have to learn from single rows."""
+    if has_batch_norm(net.module_) and min(n_rows, net.batch_size) < 2:
+        raise ValueError(
+            f"Got batches of one row (n_samples={n_rows}, batch_size={net.batch_size}), but "
+            f"expected at least two rows a batch for a module with BatchNorm."
+        )
+
+
+def remember(net: Any, *, is_new: bool = False) -> Callable[[], None]:
     """Return a function that takes a net that goes on back to where it is now."""
+    if is_new:
+        return lambda: None  # it is thrown away
     parts = (net.module_, net.optimizer_)
     states = [copy.deepcopy(part.state_dict()) for part in parts]
     n_epochs = len(net.history)
@@ -312,9 +269,7 @@ def _datasets(net: Any, train: Rows, valid: Rows | None, X_mean: np.ndarray) -> 
     return Subset(whole, cast(Sequence[int], train.index)), fixed_validation(aside)
 
 
-def as_tensors(
-    net: Any, rows: Rows, X_mean: np.ndarray, *, by_batch: bool = False
-) -> tuple[Any, Tensor, Tensor | None]:
+def as_tensors(net: Any, rows: Rows, X_mean: np.ndarray, *, by_batch: bool = False) -> Tensors:
     """Centred inputs, targets and weights in the floating type of the net, and on its device.
 
     With ``by_batch``, inputs too large to be copied come as ``CentredRows``. What does not fit on
@@ -346,34 +301,3 @@ def readable(row: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in row.items()
         if name != "batches" and not name.endswith(("_best", "_batch_count"))
     }
-
-
-def predicted(
-    net: Any, X: Any, X_mean: np.ndarray, finish: Callable[[Tensor], np.ndarray]
-) -> np.ndarray:
-    """What ``finish`` makes of the logits of raw rows, a chunk at a time."""
-    first, *others = in_chunks(*X.shape)
-    with torch.inference_mode(), threads_for(net.module_, first.stop):
-        values = finish(_forward(net, X[first], X_mean))
-        if not others:
-            return values
-        # One piece of memory for all: small ones between the chunks would keep the freed chunks
-        # from being used again, and memory would grow with the rows.
-        whole = np.empty((X.shape[0], *values.shape[1:]), dtype=values.dtype)
-        whole[first] = values
-        for part in others:
-            whole[part] = finish(_forward(net, X[part], X_mean))
-        return whole
-
-
-def _forward(net: Any, X: Any, X_mean: np.ndarray) -> Tensor:
-    module = net.module_
-    if module.training:
-        module.eval()
-    rows = centred(X, X_mean, float_type(net))
-    rows = rows if isinstance(rows, Tensor) else rows[:]
-    n_rows = len(rows)
-    if n_rows % ROW_BLOCK:  # else it would still be a copy
-        rows = torch.nn.functional.pad(rows, (0, 0, 0, -n_rows % ROW_BLOCK))
-    # To the processor before double precision, which not every device has.
-    return as_logits(module(rows.to(torch.device(net.device))))[:n_rows].cpu().double()

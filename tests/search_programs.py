@@ -2,9 +2,10 @@
 
 import warnings
 
+from paper import paper_classifier
 from sklearn.datasets import load_iris
 
-from mixupe_sklearn import MixupEClassifier, MixupESearchCV
+from mixupe_sklearn import MixupESearchCV
 from mixupe_sklearn._search import storage
 
 SPACE = {"alpha": [0.05, 0.1, 0.2, 0.5, 1.0, 2.0], "eta": [1e-4, 1e-3, 1e-2, 1e-1, 1.0]}
@@ -17,7 +18,7 @@ def quick_heartbeats():
 
 def make_search(place, **params):
     params = {"cv": 3, "n_repeats": 2, "random_state": 0, "refit": False, **params}
-    classifier = MixupEClassifier(max_epochs=12, batch_size=20)
+    classifier = paper_classifier(max_epochs=12, batch_size=20)
     return MixupESearchCV(classifier, SPACE, storage=place, **params)
 
 

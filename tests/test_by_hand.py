@@ -6,12 +6,13 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from paper import paper_classifier
 from sklearn.base import clone
 from skorch.callbacks import Callback, EpochScoring, GradientNormClipping, LRScheduler
 from skorch.dataset import Dataset
 from skorch.hf import AccelerateMixin
 
-from mixupe_sklearn import MixupEClassifier, MixupENet, MixupERegressor, _by_hand, _feed, _net
+from mixupe_sklearn import MixupENet, MixupERegressor, _by_hand, _feed, _net
 from mixupe_sklearn._by_hand import why_not_by_hand
 from mixupe_sklearn._lockstep import Stepper
 from mixupe_sklearn.modules import MLP
@@ -94,7 +95,7 @@ def test_an_epoch_by_hand_equals_autograd(
     monkeypatch.setattr(_feed, "MOST_MIXED", most)
     X, y, weight = rows()
     weight = weight if is_weighted else None
-    estimator = MixupEClassifier(**SMALL, **params, penalty_fraction=fraction, random_state=0)
+    estimator = paper_classifier(**SMALL, **params, penalty_fraction=fraction, random_state=0)
     expected = by_autograd(clone(estimator), X, y, weight)
     assert not is_by_hand()
     assert_same(estimator.fit(X, y, weight), expected)
@@ -113,8 +114,8 @@ def test_every_plain_mlp_and_head_can_be_run_by_hand(
     params = {**SMALL, "module_params": shape, "eta": 0.4, "alpha": 0.6, "random_state": 0}
     labels = np.column_stack([y == 0, y == 1]).astype(int)
     for estimator, targets in [
-        (MixupEClassifier(**params), y),
-        (MixupEClassifier(**params), labels),
+        (paper_classifier(**params), y),
+        (paper_classifier(**params), labels),
         (MixupERegressor(**params), X @ X[0]),
     ]:
         expected = by_autograd(clone(estimator), X, targets, weight)
@@ -124,7 +125,7 @@ def test_every_plain_mlp_and_head_can_be_run_by_hand(
 
 def test_single_precision_agrees_with_autograd_to_a_millionth(by_autograd, digits):
     X, y = digits
-    estimator = MixupEClassifier(max_epochs=1, random_state=0)
+    estimator = paper_classifier(max_epochs=1, random_state=0)
     expected = by_autograd(clone(estimator), X, y)
     names = ("train_loss", "train_mixup_loss", "train_penalty")
     mine, theirs = ([fit.history_[0][n] for n in names] for fit in (estimator.fit(X, y), expected))
@@ -184,7 +185,7 @@ class Listener(Callback):
 )
 def test_callbacks_that_hear_batches_are_told_of_them(by_autograd, is_by_hand, callback, hears):
     X, y, _ = rows()
-    estimator = MixupEClassifier(**SMALL, callbacks=[callback], early_stopping=True, random_state=0)
+    estimator = paper_classifier(**SMALL, callbacks=[callback], early_stopping=True, random_state=0)
     expected = by_autograd(clone(estimator), X, y)
     estimator.fit(X, y)
     assert is_by_hand() is not hears
@@ -193,7 +194,7 @@ def test_callbacks_that_hear_batches_are_told_of_them(by_autograd, is_by_hand, c
 
 def test_a_listener_hears_every_batch():
     X, y, _ = rows()
-    estimator = MixupEClassifier(**SMALL, callbacks=[("listener", Listener())]).fit(X, y)
+    estimator = paper_classifier(**SMALL, callbacks=[("listener", Listener())]).fit(X, y)
     assert dict(estimator.net_.callbacks_)["listener"].n_batches_ == 2 * 4
 
 
@@ -248,9 +249,9 @@ class Meddler(Callback):
 def test_what_a_callback_does_between_epochs_counts(by_autograd, kind):
     X, y, _ = rows()
     params = {**SMALL, "max_epochs": 3, "eta": 0.2, "random_state": 0}
-    estimator = MixupEClassifier(**params, callbacks=[Meddler(kind)])
+    estimator = paper_classifier(**params, callbacks=[Meddler(kind)])
     expected = by_autograd(clone(estimator), X, y)
-    untouched = MixupEClassifier(**params).fit(X, y)
+    untouched = paper_classifier(**params).fit(X, y)
     assert_same(estimator.fit(X, y), expected)
     weights, plain = (
         fit.net_.module_.stages[-1].weight.detach().numpy() for fit in (estimator, untouched)
@@ -270,7 +271,7 @@ class Copier(Callback):
 
 def test_between_epochs_the_net_shows_the_weights_and_moments_of_the_moment():
     X, y, _ = rows()
-    estimator = MixupEClassifier(**SMALL, callbacks=[("copier", Copier())]).fit(X, y)
+    estimator = paper_classifier(**SMALL, callbacks=[("copier", Copier())]).fit(X, y)
     copier = dict(estimator.net_.callbacks_)["copier"]
     final = estimator.net_.module_.state_dict()
     for module in (pickle.loads(copier.pickled), copier.copied):
@@ -282,7 +283,7 @@ def test_between_epochs_the_net_shows_the_weights_and_moments_of_the_moment():
 
 def test_after_training_every_weight_and_moment_has_memory_of_its_own():
     X, y, _ = rows()
-    net = MixupEClassifier(**SMALL).fit(X, y).net_
+    net = paper_classifier(**SMALL).fit(X, y).net_
     tensors = [*net.module_.parameters()]
     for state in net.optimizer_.state.values():
         tensors += [state["exp_avg"], state["exp_avg_sq"]]
@@ -294,7 +295,7 @@ def test_after_training_every_weight_and_moment_has_memory_of_its_own():
 
 def test_a_copy_from_between_epochs_goes_on_by_autograd_as_the_net_does(monkeypatch):
     X, y, _ = rows()
-    estimator = MixupEClassifier(**SMALL, callbacks=[("copier", Copier())], random_state=0)
+    estimator = paper_classifier(**SMALL, callbacks=[("copier", Copier())], random_state=0)
     net = estimator.fit(X, y).net_
     copied, state = MLP(6, 3, d_hidden=(7, 5)), dict(net.callbacks_)["copier"].state
     optimizer = torch.optim.Adam(copied.parameters())
@@ -306,7 +307,7 @@ def test_a_copy_from_between_epochs_goes_on_by_autograd_as_the_net_does(monkeypa
 
 def test_the_last_gradients_are_there_after_training(by_autograd):
     X, y, _ = rows()
-    estimator = MixupEClassifier(**SMALL, random_state=0)
+    estimator = paper_classifier(**SMALL, random_state=0)
     expected = by_autograd(clone(estimator), X, y).net_.module_.parameters()
     for mine, theirs in zip(estimator.fit(X, y).net_.module_.parameters(), expected, strict=True):
         torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-4, atol=1e-6)
@@ -360,11 +361,11 @@ def test_an_interrupt_gives_everything_back(monkeypatch):
     X, y, _ = rows()
     step, calls = Stepper.__call__, []
 
-    def interrupted(self):
+    def interrupted(self, factor=None):
         calls.append(self)
         if len(calls) == 6:
             raise KeyboardInterrupt
-        step(self)
+        step(self, factor)
 
     monkeypatch.setattr(Stepper, "__call__", interrupted)
     net = MixupENet(
@@ -405,7 +406,7 @@ def test_an_explosion_names_its_epoch_and_batch():
     with pytest.raises(
         FloatingPointError, match=r"non-finite in epoch 1, batch [2-4]: mixup_loss="
     ):
-        MixupEClassifier(**{**SMALL, "optimizer": "sgd", "lr": 1e30}).fit(X, y)
+        paper_classifier(**{**SMALL, "optimizer": "sgd", "lr": 1e30}).fit(X, y)
 
 
 class LastBatchNorm(torch.nn.Module):
@@ -424,7 +425,7 @@ class LastBatchNorm(torch.nn.Module):
 @pytest.mark.parametrize("params", [{}, {"single_pass": False}, {"penalty_fraction": 0.4}], ids=str)
 def test_quiet_epochs_of_any_module_change_no_bit(by_autograd, is_by_hand, params):
     X, y, weight = rows()
-    estimator = MixupEClassifier(module=LastBatchNorm, batch_size=40, max_epochs=2, random_state=0)
+    estimator = paper_classifier(module=LastBatchNorm, batch_size=40, max_epochs=2, random_state=0)
     estimator.set_params(**params)
     expected = by_autograd(clone(estimator), X, y, weight)
     assert_same(estimator.fit(X, y, weight), expected, tolerance=0.0)

@@ -13,10 +13,11 @@ import joblib
 import numpy as np
 import pytest
 import torch
+from paper import paper_classifier
 from sklearn.base import clone
 from torch import nn
 
-from mixupe_sklearn import MixupEClassifier, MixupERegressor, _hardware
+from mixupe_sklearn import MixupERegressor, _hardware
 from mixupe_sklearn._hardware import compile_module, is_compiled
 from mixupe_sklearn.modules import MLP
 
@@ -55,7 +56,7 @@ class Own(MLP):
 
 def fit(data, **params):
     params = {"max_epochs": 2, "random_state": 0, "module": Own, **params}
-    return MixupEClassifier(**params).fit(*data)
+    return paper_classifier(**params).fit(*data)
 
 
 def weights(estimator):

@@ -4,15 +4,16 @@ import numpy as np
 import pytest
 import skorch
 import torch
+from paper import paper_classifier
 
-from mixupe_sklearn import MixupEClassifier, MixupENet, MixupERegressor
+from mixupe_sklearn import MixupENet, MixupERegressor
 from mixupe_sklearn.modules import MLP
 
 
 def proba(data, **params):
     X, y = data
     params = {"max_epochs": 4, "random_state": 0, "alpha": 1.0, "eta": 0.5, **params}
-    return MixupEClassifier(**params).fit(X, y).predict_proba(X)
+    return paper_classifier(**params).fit(X, y).predict_proba(X)
 
 
 def same(first, second):
@@ -80,8 +81,8 @@ def test_a_plain_skorch_net_equals_erm(digits):
 
 def test_one_logit_resembles_two(cancer):
     X, y = cancer
-    two = MixupEClassifier(random_state=0).fit(X, y)
-    one = MixupEClassifier(random_state=0, module_params={"n_outputs": 1}).fit(X, y)
+    two = paper_classifier(random_state=0).fit(X, y)
+    one = paper_classifier(random_state=0, module_params={"n_outputs": 1}).fit(X, y)
     assert one.net_.criterion_.head == "sigmoid"
     assert two.net_.criterion_.head == "softmax"
     assert one.predict_proba(X).shape == (len(X), 2)
@@ -92,8 +93,8 @@ def test_shifted_inputs_change_nothing(small_digits):
     # The estimator subtracts the training mean itself; eighths keep the shift exact.
     X, y = np.round(small_digits[0] * 8) / 8, small_digits[1]
     for penalty in ("logit", "directional"):
-        plain = MixupEClassifier(random_state=0, max_epochs=3, penalty=penalty).fit(X, y)
-        moved = MixupEClassifier(random_state=0, max_epochs=3, penalty=penalty).fit(X + 64, y)
+        plain = paper_classifier(random_state=0, max_epochs=3, penalty=penalty).fit(X, y)
+        moved = paper_classifier(random_state=0, max_epochs=3, penalty=penalty).fit(X + 64, y)
         assert np.allclose(plain.predict_proba(X), moved.predict_proba(X + 64), atol=1e-5)
         assert np.allclose(moved.X_mean_, X.mean(axis=0) + 64)
 

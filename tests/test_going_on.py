@@ -7,16 +7,17 @@ import weakref
 import numpy as np
 import pytest
 import torch
+from paper import paper_classifier
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from skorch.callbacks import Callback, EarlyStopping, LRScheduler
 
-from mixupe_sklearn import MixupEClassifier, MixupERegressor
+from mixupe_sklearn import MixupERegressor
 
 
 def test_partial_fit_is_an_epoch_of_fit(small_digits):
     X, y = small_digits
-    once = MixupEClassifier(max_epochs=3, random_state=0).fit(X, y)
-    steps = MixupEClassifier(max_epochs=3, random_state=0)
+    once = paper_classifier(max_epochs=3, random_state=0).fit(X, y)
+    steps = paper_classifier(max_epochs=3, random_state=0)
     for _ in range(3):
         steps.partial_fit(X, y, classes=np.arange(10))
     assert np.array_equal(once.predict_proba(X), steps.predict_proba(X))
@@ -25,7 +26,7 @@ def test_partial_fit_is_an_epoch_of_fit(small_digits):
 
 def test_partial_fit_learns_from_parts_that_lack_classes(digits):
     X, y = digits
-    classifier = MixupEClassifier(random_state=0)
+    classifier = paper_classifier(random_state=0)
     for _ in range(10):
         for part in np.array_split(np.arange(len(X)), 10):
             rows = part[y[part] < 5] if part[0] == 0 else part
@@ -36,7 +37,7 @@ def test_partial_fit_learns_from_parts_that_lack_classes(digits):
 
 def test_partial_fit_goes_on_after_fit_without_classes(small_digits):
     X, y = small_digits
-    classifier = MixupEClassifier(max_epochs=2, random_state=0).fit(X, y)
+    classifier = paper_classifier(max_epochs=2, random_state=0).fit(X, y)
     before = classifier.predict_proba(X)
     classifier.partial_fit(X, y)
     assert not np.array_equal(before, classifier.predict_proba(X))
@@ -47,8 +48,8 @@ def test_partial_fit_with_weights_and_class_weights(small_digits):
     X, y = small_digits
     weight = np.where(np.arange(len(y)) % 3, 1.0, 0.0)
     kept = weight > 0
-    first = MixupEClassifier(random_state=0, class_weight={1: 5.0})
-    second = MixupEClassifier(random_state=0, class_weight={1: 5.0})
+    first = paper_classifier(random_state=0, class_weight={1: 5.0})
+    second = paper_classifier(random_state=0, class_weight={1: 5.0})
     first.partial_fit(X, y, classes=np.arange(10), sample_weight=weight)
     second.partial_fit(X[kept], y[kept], classes=np.arange(10))
     assert np.array_equal(first.predict_proba(X), second.predict_proba(X))
@@ -56,7 +57,7 @@ def test_partial_fit_with_weights_and_class_weights(small_digits):
 
 def test_partial_fit_of_several_labels_and_of_numbers(several_labels, diabetes):
     X, Y = several_labels
-    classifier = MixupEClassifier(random_state=0).partial_fit(X, Y)
+    classifier = paper_classifier(random_state=0).partial_fit(X, Y)
     assert classifier.partial_fit(X, Y).predict(X).shape == Y.shape
     X, y = diabetes
     regressor = MixupERegressor(random_state=0)
@@ -85,7 +86,7 @@ def test_partial_fit_of_several_labels_and_of_numbers(several_labels, diabetes):
 )
 def test_partial_fit_explains_what_is_wrong_with_classes(small_digits, first, second, message):
     X, y = small_digits
-    classifier = MixupEClassifier()
+    classifier = paper_classifier()
     with pytest.raises(ValueError, match=message):
         classifier.partial_fit(X, y, **first).partial_fit(X, y, **second)
 
@@ -93,22 +94,22 @@ def test_partial_fit_explains_what_is_wrong_with_classes(small_digits, first, se
 def test_partial_fit_cannot_balance_what_it_has_not_seen(small_digits):
     X, y = small_digits
     with pytest.raises(ValueError, match="Got class_weight='balanced' with partial_fit"):
-        MixupEClassifier(class_weight="balanced").partial_fit(X, y, classes=range(10))
+        paper_classifier(class_weight="balanced").partial_fit(X, y, classes=range(10))
 
 
 def test_warm_start_goes_on_and_a_cold_start_begins_anew(small_digits):
     X, y = small_digits
-    warm = MixupEClassifier(max_epochs=2, random_state=0, warm_start=True)
+    warm = paper_classifier(max_epochs=2, random_state=0, warm_start=True)
     warm.fit(X, y).fit(X, y)
-    long = MixupEClassifier(max_epochs=4, random_state=0).fit(X, y)
+    long = paper_classifier(max_epochs=4, random_state=0).fit(X, y)
     assert np.array_equal(warm.predict_proba(X), long.predict_proba(X))
-    cold = MixupEClassifier(max_epochs=2, random_state=0)
+    cold = paper_classifier(max_epochs=2, random_state=0)
     assert len(cold.fit(X, y).fit(X, y).loss_curve_) == 2
 
 
 def test_warm_start_refuses_new_labels(small_digits):
     X, y = small_digits
-    classifier = MixupEClassifier(max_epochs=1, warm_start=True).fit(X, y)
+    classifier = paper_classifier(max_epochs=1, warm_start=True).fit(X, y)
     with pytest.raises(ValueError, match=r"Got the labels \[10\] in y"):
         classifier.fit(X, np.where(y == 0, 10, y))
 
@@ -119,7 +120,7 @@ def test_changed_parameters_are_followed(small_digits):
         lambda estimator: estimator.partial_fit(X, y),
         lambda estimator: estimator.set_params(warm_start=True, max_epochs=1).fit(X, y),
     ):
-        first = MixupEClassifier(max_epochs=2, random_state=0).fit(X, y)
+        first = paper_classifier(max_epochs=2, random_state=0).fit(X, y)
         changed, kept = copy.deepcopy(first), copy.deepcopy(first)
         changed.set_params(
             lr=0.01, weight_decay=0.5, batch_size=30, alpha=2.0, eta=1.0, method="mixup"
@@ -139,13 +140,13 @@ def test_changed_parameters_are_followed(small_digits):
 
 def test_an_optimizer_without_weight_decay_goes_on_too(small_digits):
     X, y = small_digits
-    classifier = MixupEClassifier(optimizer=torch.optim.Rprop, max_epochs=1).fit(X, y)
+    classifier = paper_classifier(optimizer=torch.optim.Rprop, max_epochs=1).fit(X, y)
     assert classifier.partial_fit(X, y).n_iter_ == 2
 
 
 def test_a_schedule_is_not_undone_by_going_on(small_digits):
     X, y = small_digits
-    classifier = MixupEClassifier(
+    classifier = paper_classifier(
         max_epochs=3, callbacks=[LRScheduler("StepLR", step_size=1, gamma=0.5)], warm_start=True
     ).fit(X, y)
     before = classifier.net_.optimizer_.param_groups[0]["lr"]
@@ -155,7 +156,7 @@ def test_a_schedule_is_not_undone_by_going_on(small_digits):
 
 def test_a_class_weight_that_is_changed_is_followed(small_digits):
     X, y = small_digits
-    first = MixupEClassifier(max_epochs=2, random_state=0, warm_start=True).fit(X, y)
+    first = paper_classifier(max_epochs=2, random_state=0, warm_start=True).fit(X, y)
     changed, kept = copy.deepcopy(first), copy.deepcopy(first)
     changed.set_params(class_weight={3: 50.0}).fit(X, y)
     kept.fit(X, y)
@@ -164,14 +165,14 @@ def test_a_class_weight_that_is_changed_is_followed(small_digits):
 
 def test_early_stopping_may_be_switched_on_later(small_digits):
     X, y = small_digits
-    classifier = MixupEClassifier(max_epochs=2, random_state=0, warm_start=True).fit(X, y)
+    classifier = paper_classifier(max_epochs=2, random_state=0, warm_start=True).fit(X, y)
     classifier.set_params(early_stopping=True, max_epochs=50, n_iter_no_change=2, tol=10.0)
     assert classifier.fit(X, y).n_iter_ == 2 + 3
 
 
 def test_going_on_sets_the_same_rows_aside(small_digits):
     X, y = small_digits
-    estimator = MixupEClassifier(early_stopping=True, random_state=0)
+    estimator = paper_classifier(early_stopping=True, random_state=0)
     rows = estimator._rows(X, y, None, is_new=True, learn=True)
     estimator._spawn_generators()
     first, second = (estimator._set_aside(rows)[1].index for _ in range(2))
@@ -185,7 +186,7 @@ def test_going_on_sets_the_same_rows_aside(small_digits):
 )
 def test_what_a_network_cannot_change_is_refused(small_digits, change):
     X, y = small_digits
-    classifier = MixupEClassifier(max_epochs=1, warm_start=True).fit(X, y).set_params(**change)
+    classifier = paper_classifier(max_epochs=1, warm_start=True).fit(X, y).set_params(**change)
     (name,) = change
     for method in (classifier.fit, classifier.partial_fit):
         with pytest.raises(
@@ -205,7 +206,7 @@ def test_what_a_network_cannot_change_is_refused(small_digits, change):
     ],
     ids=["module", "explosion", "seed", "validation", "weights"],
 )
-@pytest.mark.parametrize("estimator_class", [MixupEClassifier, MixupERegressor])
+@pytest.mark.parametrize("estimator_class", [paper_classifier, MixupERegressor])
 def test_a_fit_that_fails_leaves_the_old_model_or_none(small_digits, estimator_class, params, data):
     X, y = small_digits
     fitted = estimator_class(random_state=0, max_epochs=3).fit(X, y)
@@ -222,7 +223,7 @@ def test_a_fit_that_fails_leaves_the_old_model_or_none(small_digits, estimator_c
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 def test_going_on_that_fails_goes_back_to_where_it_was(small_digits, method):
     X, y = small_digits
-    classifier = MixupEClassifier(random_state=0, max_epochs=3, warm_start=True).fit(X, y)
+    classifier = paper_classifier(random_state=0, max_epochs=3, warm_start=True).fit(X, y)
     expected = classifier.predict_proba(X)
     classifier.set_params(lr=1e30, batch_size=10)
     with pytest.raises(FloatingPointError):
@@ -235,7 +236,7 @@ def test_going_on_that_fails_goes_back_to_where_it_was(small_digits, method):
 
 def test_a_dict_that_was_written_into_is_noticed(small_digits):
     X, y = small_digits
-    classifier = MixupEClassifier(module_params={"d_hidden": (8,)}, max_epochs=1).fit(X, y)
+    classifier = paper_classifier(module_params={"d_hidden": (8,)}, max_epochs=1).fit(X, y)
     classifier.set_params(module_params={"d_hidden": (8,)}).partial_fit(X, y)
     classifier.module_params["d_hidden"] = (16,)
     with pytest.raises(ValueError, match="Got a new value of module_params"):
@@ -245,7 +246,7 @@ def test_a_dict_that_was_written_into_is_noticed(small_digits):
 def test_a_fit_that_fails_does_not_keep_the_data(small_digits):
     X, y = small_digits[0].copy(), small_digits[1]
     reference = weakref.ref(X)
-    classifier = MixupEClassifier(optimizer="sgd", lr=1e30)
+    classifier = paper_classifier(optimizer="sgd", lr=1e30)
     with pytest.raises(FloatingPointError):
         classifier.fit(X, y)
     del X
@@ -264,7 +265,7 @@ class Interrupt(Callback):
 @pytest.mark.parametrize("early_stopping", [False, True])
 def test_an_interrupted_fit_keeps_what_was_finished(small_digits, early_stopping):
     X, y = small_digits
-    classifier = MixupEClassifier(
+    classifier = paper_classifier(
         max_epochs=9, random_state=0, callbacks=[Interrupt()], early_stopping=early_stopping
     )
     with pytest.warns(
@@ -278,5 +279,5 @@ def test_an_interrupted_fit_keeps_what_was_finished(small_digits, early_stopping
 
 def test_a_callback_that_ends_training_is_no_interruption(small_digits):
     stop = EarlyStopping(monitor="train_loss", patience=2, threshold=10.0, threshold_mode="abs")
-    classifier = MixupEClassifier(max_epochs=50, callbacks=[stop]).fit(*small_digits)
+    classifier = paper_classifier(max_epochs=50, callbacks=[stop]).fit(*small_digits)
     assert classifier.n_iter_ == 3

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import sklearn
 import torch
+from paper import paper_classifier
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer
@@ -21,7 +22,6 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from mixupe_sklearn import (
-    MixupEClassifier,
     MixupERegressor,
     make_mixupe_pipeline,
     make_preprocessor,
@@ -41,14 +41,14 @@ def parts(cancer):
 
 def test_pipeline(parts):
     X_train, X_test, y_train, y_test = parts
-    pipeline = make_pipeline(StandardScaler(), MixupEClassifier(random_state=0))
+    pipeline = make_pipeline(StandardScaler(), paper_classifier(random_state=0))
     assert pipeline.fit(X_train, y_train).score(X_test, y_test) > 0.93
 
 
 def test_grid_search_over_alpha_and_eta_in_two_processes(parts):
     X_train, X_test, y_train, y_test = parts
     search = GridSearchCV(
-        make_pipeline(StandardScaler(), MixupEClassifier(random_state=0, max_epochs=5)),
+        make_pipeline(StandardScaler(), paper_classifier(random_state=0, max_epochs=5)),
         {"mixupeclassifier__alpha": [0.1, 1.0], "mixupeclassifier__eta": [0.01, 0.1]},
         cv=3,
         n_jobs=2,
@@ -59,13 +59,13 @@ def test_grid_search_over_alpha_and_eta_in_two_processes(parts):
 
 
 def test_cross_val_score(iris):
-    scores = cross_val_score(MixupEClassifier(batch_size=10, random_state=0), *iris, cv=5)
+    scores = cross_val_score(paper_classifier(batch_size=10, random_state=0), *iris, cv=5)
     assert scores.mean() > 0.93
 
 
 def test_calibrated_classifier(parts):
     X_train, X_test, y_train, y_test = parts
-    base = make_pipeline(StandardScaler(), MixupEClassifier(random_state=0))
+    base = make_pipeline(StandardScaler(), paper_classifier(random_state=0))
     calibrated = CalibratedClassifierCV(base, cv=3).fit(X_train, y_train)
     assert calibrated.score(X_test, y_test) > 0.93
     assert calibrated.predict_proba(X_test).shape == (len(X_test), 2)
@@ -74,20 +74,20 @@ def test_calibrated_classifier(parts):
 def test_stacking_classifier(parts):
     X_train, X_test, y_train, y_test = parts
     stack = StackingClassifier(
-        [("ours", MixupEClassifier(random_state=0)), ("linear", LogisticRegression(max_iter=2000))],
+        [("ours", paper_classifier(random_state=0)), ("linear", LogisticRegression(max_iter=2000))],
         cv=3,
     )
     assert stack.fit(X_train, y_train).score(X_test, y_test) > 0.93
 
 
 def test_one_vs_rest_classifier(iris):
-    model = OneVsRestClassifier(MixupEClassifier(batch_size=10, random_state=0))
+    model = OneVsRestClassifier(paper_classifier(batch_size=10, random_state=0))
     assert model.fit(*iris).score(*iris) > 0.9
 
 
 def test_bagging_boosting_and_multi_output(parts, several_labels):
     X_train, X_test, y_train, y_test = parts
-    base = MixupEClassifier(random_state=0, max_epochs=10)
+    base = paper_classifier(random_state=0, max_epochs=10)
     # AdaBoost asks for sample_weight, and bagging passes it.
     for model in (
         BaggingClassifier(base, 3, random_state=0),
@@ -99,7 +99,7 @@ def test_bagging_boosting_and_multi_output(parts, several_labels):
 
 
 def test_clone_copies_parameters_and_nothing_learned(small_digits):
-    classifier = MixupEClassifier(alpha=0.7, module_params={"d_hidden": (8,)}, max_epochs=1)
+    classifier = paper_classifier(alpha=0.7, module_params={"d_hidden": (8,)}, max_epochs=1)
     classifier.fit(*small_digits)
     copy = clone(classifier)
     assert copy.get_params() == classifier.get_params()
@@ -121,8 +121,8 @@ def joblib_round_trip(estimator):
 @pytest.mark.parametrize(
     "estimator",
     [
-        MixupEClassifier(max_epochs=2, random_state=0),
-        MixupEClassifier(max_epochs=2, random_state=0, early_stopping=True, verbose=1),
+        paper_classifier(max_epochs=2, random_state=0),
+        paper_classifier(max_epochs=2, random_state=0, early_stopping=True, verbose=1),
         MixupERegressor(max_epochs=2, random_state=0, mix_at="hidden"),
     ],
     ids=["classifier", "early stopping", "regressor"],
@@ -142,7 +142,7 @@ def test_a_saved_model_does_not_carry_the_data():
     sizes = []
     for n_samples in (200, 4000):
         X, y = rng.normal(size=(n_samples, 20)), rng.integers(2, size=n_samples)
-        classifier = MixupEClassifier(max_epochs=2, early_stopping=True, random_state=0)
+        classifier = paper_classifier(max_epochs=2, early_stopping=True, random_state=0)
         classifier.fit(X, y, X_val=X, y_val=y)
         sizes.append(len(pickle.dumps(classifier)))
     assert sizes[1] < sizes[0] + 10_000
@@ -152,10 +152,10 @@ def test_a_saved_model_does_not_carry_the_data():
 def test_weights_are_routed_through_a_pipeline(cancer):
     X, y = cancer
     weight = np.where(y == "benign", 1.0, 3.0)
-    classifier = MixupEClassifier(random_state=0, max_epochs=3).set_fit_request(sample_weight=True)
+    classifier = paper_classifier(random_state=0, max_epochs=3).set_fit_request(sample_weight=True)
     scaler = StandardScaler().set_fit_request(sample_weight=False)
     pipeline = make_pipeline(scaler, classifier).fit(X, y, sample_weight=weight)
-    by_hand = MixupEClassifier(random_state=0, max_epochs=3)
+    by_hand = paper_classifier(random_state=0, max_epochs=3)
     by_hand.fit(StandardScaler().fit_transform(X), y, sample_weight=weight)
     X_scaled = StandardScaler().fit_transform(X)
     assert np.array_equal(pipeline.predict_proba(X), by_hand.predict_proba(X_scaled))
@@ -167,7 +167,7 @@ def test_weights_are_routed_through_a_pipeline(cancer):
 def test_weights_are_routed_through_a_search(cancer):
     X, y = cancer
     weight = np.where(y == "benign", 1.0, 0.0)
-    classifier = MixupEClassifier(random_state=0, max_epochs=2).set_fit_request(sample_weight=True)
+    classifier = paper_classifier(random_state=0, max_epochs=2).set_fit_request(sample_weight=True)
     classifier.set_score_request(sample_weight=False)
     search = GridSearchCV(classifier, {"alpha": [0.1, 1.0]}, cv=3).fit(X, y, sample_weight=weight)
     # Rows of weight zero are removed: only one class was ever seen.
@@ -178,7 +178,7 @@ def test_weights_are_routed_through_a_search(cancer):
 def test_validation_rows_arrive_transformed_in_a_pipeline(parts):
     X_train, X_val, y_train, y_val = parts
     scale = StandardScaler().fit(X_train)
-    classifier = MixupEClassifier(early_stopping=True, n_iter_no_change=2, random_state=0)
+    classifier = paper_classifier(early_stopping=True, n_iter_no_change=2, random_state=0)
     pipeline = Pipeline(
         [
             ("scale", StandardScaler()),
@@ -198,7 +198,7 @@ def test_validation_rows_arrive_transformed_in_a_pipeline(parts):
 def test_data_frames_keep_their_names_and_say_when_they_change():
     data = load_breast_cancer(as_frame=True)
     X = data.data / data.data.std()
-    classifier = MixupEClassifier(random_state=0, max_epochs=2).fit(X, data.target)
+    classifier = paper_classifier(random_state=0, max_epochs=2).fit(X, data.target)
     assert list(classifier.feature_names_in_) == list(X.columns)
     with pytest.raises(ValueError, match="feature names should match"):
         classifier.predict(X.rename(columns={"mean radius": "radius"}))
@@ -235,11 +235,11 @@ def test_a_frame_with_strings_and_holes_goes_through_the_pipeline():
 def test_parameters_are_flat_and_plain():
     # So that OpenML can describe the estimator, and a search can clone it.
     plain = (str, int, float, bool, type(None))
-    assert all(isinstance(v, plain) for v in MixupEClassifier().get_params().values())
+    assert all(isinstance(v, plain) for v in paper_classifier().get_params().values())
 
 
 def test_html_repr(small_digits):
-    classifier = MixupEClassifier(max_epochs=1).fit(*small_digits)
+    classifier = paper_classifier(max_epochs=1).fit(*small_digits)
     assert "MixupEClassifier" in classifier._repr_html_()
 
 
@@ -273,7 +273,7 @@ def make_tiny(n_features, n_outputs, width=16):
 @pytest.mark.parametrize("penalty", ["logit", "directional"])
 def test_modules_by_class_function_and_name(digits, module, module_params, penalty):
     X, y = digits
-    classifier = MixupEClassifier(
+    classifier = paper_classifier(
         module=module, module_params=module_params, penalty=penalty, lr=0.01, random_state=0
     )
     assert classifier.fit(X, y).score(X, y) > 0.9
@@ -287,7 +287,7 @@ def test_optimizers(digits, optimizer):
     X, y = digits
     params = {"momentum": 0.9} if optimizer == "sgd" else None
     lr = 0.1 if optimizer == "sgd" else 0.005
-    classifier = MixupEClassifier(
+    classifier = paper_classifier(
         optimizer=optimizer, optimizer_params=params, lr=lr, random_state=0
     )
     assert classifier.fit(X, y).score(X, y) > 0.9
@@ -296,7 +296,7 @@ def test_optimizers(digits, optimizer):
 def test_weight_decay_shrinks_weights(small_digits):
     norms = []
     for weight_decay in (0.0, 1.0):
-        classifier = MixupEClassifier(weight_decay=weight_decay, optimizer="adamw", random_state=0)
+        classifier = paper_classifier(weight_decay=weight_decay, optimizer="adamw", random_state=0)
         classifier.fit(*small_digits)
         norms.append(sum(p.norm().item() for p in classifier.net_.module_.parameters()))
     assert norms[1] < norms[0]
@@ -304,7 +304,7 @@ def test_weight_decay_shrinks_weights(small_digits):
 
 def test_many_threads_may_predict_at_once(digits):
     X, y = digits
-    classifier = MixupEClassifier(random_state=0, max_epochs=2).fit(X, y)
+    classifier = paper_classifier(random_state=0, max_epochs=2).fit(X, y)
     expected = classifier.predict_proba(X)
     results = joblib.Parallel(n_jobs=8, backend="threading")(
         joblib.delayed(classifier.predict_proba)(X) for _ in range(40)
@@ -324,7 +324,7 @@ def test_training_uses_few_threads_and_prediction_few_rows_at_a_time(digits):
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        classifier = MixupEClassifier(
+        classifier = paper_classifier(
             module=Watch, module_params={"in_features": 64, "out_features": 10}, max_epochs=1
         ).fit(X, y)
         assert {n_threads for training, n_threads, _ in seen if training} == {1}
@@ -346,8 +346,8 @@ def test_a_lazy_module_is_trained_in_all_its_parts(digits):
             torch.nn.LazyLinear(32), torch.nn.ReLU(), torch.nn.Linear(32, n_outputs)
         )
 
-    first = MixupEClassifier(module=lazy, max_epochs=1, random_state=0).fit(X, y)
-    more = MixupEClassifier(module=lazy, max_epochs=20, random_state=0).fit(X, y)
+    first = paper_classifier(module=lazy, max_epochs=1, random_state=0).fit(X, y)
+    more = paper_classifier(module=lazy, max_epochs=20, random_state=0).fit(X, y)
     pairs = zip(first.net_.module_.parameters(), more.net_.module_.parameters(), strict=True)
     assert all(not torch.equal(*pair) for pair in pairs)
     assert more.score(X, y) > 0.9
@@ -356,15 +356,15 @@ def test_a_lazy_module_is_trained_in_all_its_parts(digits):
 @pytest.mark.parametrize("switch", [torch.no_grad, torch.inference_mode])
 def test_fit_works_where_gradients_are_switched_off(small_digits, switch):
     X, y = small_digits
-    outside = MixupEClassifier(max_epochs=2, random_state=0).fit(X, y)
+    outside = paper_classifier(max_epochs=2, random_state=0).fit(X, y)
     with switch():
-        inside = MixupEClassifier(max_epochs=2, random_state=0).fit(X, y)
+        inside = paper_classifier(max_epochs=2, random_state=0).fit(X, y)
     assert np.array_equal(inside.predict_proba(X), outside.predict_proba(X))
 
 
 def test_half_precision_tensors_come_in(small_digits):
     X, y = torch.as_tensor(small_digits[0]).bfloat16(), small_digits[1]
-    classifier = MixupEClassifier(max_epochs=2, random_state=0).fit(X, y)
+    classifier = paper_classifier(max_epochs=2, random_state=0).fit(X, y)
     assert classifier.predict(X).shape == y.shape
 
 

@@ -13,10 +13,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from paper import paper_classifier
 from scipy import sparse
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from mixupe_sklearn import MixupEClassifier, MixupENet, MixupERegressor, _inputs, _training
+from mixupe_sklearn import MixupENet, MixupERegressor, _inputs, _training
 from mixupe_sklearn._batches import SMALL_COPY, Batches, CentredRows, centre, is_mapped
 from mixupe_sklearn._inputs import Rows, centred, in_chunks, is_copied, on_device
 from mixupe_sklearn._training import as_tensors
@@ -74,7 +75,7 @@ def make_table(case, folder):
 
 
 def make_classifier():
-    return MixupEClassifier(
+    return paper_classifier(
         method="erm",
         module_params={"d_hidden": (8,)},
         max_epochs=1,
@@ -224,7 +225,7 @@ def test_row_numbers_that_are_not_there_are_refused(kind, number):
 def test_a_fit_by_batch_equals_that_of_the_copy_to_the_bit(small_digits, by_batch, kind, settings):
     X, y = small_digits
     X, weight = kind(X.astype(np.float32)), 1.0 + (y % 3)
-    classifier = MixupEClassifier(max_epochs=2, random_state=0, **settings)
+    classifier = paper_classifier(max_epochs=2, random_state=0, **settings)
     expected = classifier.fit(X, y, sample_weight=weight).predict_proba(X)
     losses = classifier.loss_curve_
     by_batch()
@@ -247,7 +248,7 @@ def test_whole_numbers_give_what_the_same_floats_give(small_digits, dtype):
 def test_predictions_in_chunks_are_those_of_the_rows_alone(small_digits, monkeypatch):
     X, y = small_digits
     labels = np.array(["zero", "one", "two", "three", "four", *"56789"])[y]
-    classifier = MixupEClassifier(max_epochs=1, random_state=0).fit(X, labels)
+    classifier = paper_classifier(max_epochs=1, random_state=0).fit(X, labels)
     whole = [getattr(classifier, name)(X) for name in ("predict", "predict_proba")]
     monkeypatch.setattr(_inputs, "MAX_ROWS", 32)
     in_parts = [getattr(classifier, name)(X) for name in ("predict", "predict_proba")]
@@ -298,7 +299,7 @@ def test_read_only_files_are_no_reason_to_warn(tmp_path, mode, small_digits, by_
     np.save(tmp_path / "rows.npy", X.astype(np.float32))
     mapped = np.load(tmp_path / "rows.npy", mmap_mode=mode)
     by_batch()
-    fitted = MixupEClassifier(max_epochs=1, random_state=0).fit(mapped, y)
+    fitted = paper_classifier(max_epochs=1, random_state=0).fit(mapped, y)
     assert np.array_equal(fitted.predict(mapped), fitted.predict(X.astype(np.float32)))
 
 

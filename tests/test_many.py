@@ -7,14 +7,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from paper import paper_classifier
 from scipy import sparse
 from sklearn.base import clone
 from skorch.callbacks import EpochTimer
 
-from mixupe_sklearn import MixupEClassifier, MixupERegressor, _many, _net
+from mixupe_sklearn import MixupERegressor, _lockstep, _net
 from mixupe_sklearn._many import fit_many, why_not_many
 from mixupe_sklearn._penalty import directional_penalty, glm_loss, logit_penalty
-from mixupe_sklearn._training import predicted
+from mixupe_sklearn._predicting import predicted
 
 SMALL = {"module_params": {"d_hidden": (7, 5)}, "batch_size": 40, "max_epochs": 2}
 # Numbers in which members may differ: no mixing, no penalty, and rates of their own among them.
@@ -37,9 +38,9 @@ def _autograd(monkeypatch):
 def targets_of(iris, cancer, several_labels, diabetes):
     """Rows and targets by the name of a head: 130 rows, so that the last batch is a small one."""
     named = {
-        "softmax": (MixupEClassifier, iris, {}),
-        "labels": (MixupEClassifier, several_labels, {}),
-        "single logit": (MixupEClassifier, cancer, {"n_outputs": 1}),
+        "softmax": (paper_classifier, iris, {}),
+        "labels": (paper_classifier, several_labels, {}),
+        "single logit": (paper_classifier, cancer, {"n_outputs": 1}),
         "squared": (MixupERegressor, diabetes, {}),
     }
 
@@ -52,7 +53,7 @@ def targets_of(iris, cancer, several_labels, diabetes):
 
 
 def logits_of(net, X, X_mean):
-    return torch.from_numpy(predicted(net, X, X_mean, torch.Tensor.numpy))
+    return torch.from_numpy(predicted([net], X, X_mean, lambda logits: logits[0].numpy()))
 
 
 @pytest.mark.usefixtures("double")
@@ -65,7 +66,7 @@ def test_members_may_differ_in_all_that_is_drawn(iris):
         assert_same_fit(member, single, X)
 
 
-def make_members(estimator_class=MixupEClassifier, numbers=NUMBERS, **params):
+def make_members(estimator_class=paper_classifier, numbers=NUMBERS, **params):
     params = {**SMALL, **params}
     return [
         estimator_class(**{**params, **own}, random_state=seed) for seed, own in enumerate(numbers)
@@ -102,9 +103,8 @@ def assert_same_fit(member, single, X, tolerance=1e-9):
         for row, wanted in zip(without_time(mine), without_time(expected), strict=True):
             assert list(row) == list(wanted)
             assert row == pytest.approx(wanted, rel=max(tolerance, 1e-12), abs=tolerance)
-    for name in ("_order_rng", "_mixing_rng", "_torch_rng"):
-        states = [getattr(one, name).bit_generator.state for one in (member, single)]
-        assert states[0] == states[1]
+    for mine, expected in zip(member._streams[0], single._streams[0], strict=True):
+        assert mine.bit_generator.state == expected.bit_generator.state
 
 
 def assert_optimizers_agree(mine, expected, tolerance):
@@ -138,7 +138,7 @@ def test_each_member_equals_its_own_fit(targets_of, head, method, penalty, lam_p
     weight = None
     if is_weighted:
         weight = np.random.default_rng(1).integers(0, 4, size=len(y))
-        if estimator_class is MixupEClassifier and y.ndim == 1:
+        if estimator_class is paper_classifier and y.ndim == 1:
             params["class_weight"] = "balanced"
     members = make_members(estimator_class, module_params=module_params, **params)
     singles = [clone(member).fit(X, y, weight) for member in members]
@@ -215,7 +215,7 @@ def test_members_of_different_shapes_and_lengths_are_grouped(iris):
 def test_company_changes_nothing(iris, monkeypatch):
     X, y = iris
     together = fit_many(make_members(), X, y)
-    monkeypatch.setattr(_many, "STACK_ENTRIES", 1)  # one at a time
+    monkeypatch.setattr(_lockstep, "STACK_ENTRIES", 1)  # one at a time
     for member, single in zip(together, fit_many(make_members(), X, y), strict=True):
         assert_same_fit(member, single, X)
 
@@ -229,7 +229,7 @@ def test_the_bits_of_a_member_do_not_depend_on_its_company(iris, head, method):
     params = {"method": method, "max_epochs": 4, "batch_size": 20}
 
     def fitted(seeds):
-        members = [MixupEClassifier(random_state=seed, **params) for seed in seeds]
+        members = [paper_classifier(random_state=seed, **params) for seed in seeds]
         return [member.predict_proba(X) for member in fit_many(members, X, y)]
 
     together = fitted(range(11))
@@ -253,7 +253,7 @@ def test_a_shared_random_state_is_used_in_the_order_of_the_members(iris):
     for fit in (fit_many, lambda members, X, y: [member.fit(X, y) for member in members]):
         shared = np.random.RandomState(0)
         members = [
-            MixupEClassifier(**SMALL, method=m, random_state=shared) for m in ("erm", "mixup")
+            paper_classifier(**SMALL, method=m, random_state=shared) for m in ("erm", "mixup")
         ]
         pair.append([member.predict_proba(X) for member in fit(members, X, y)])
     np.testing.assert_allclose(pair[0], pair[1], atol=1e-5)
@@ -352,12 +352,12 @@ def test_an_error_that_is_raised_leaves_all_as_they_were(iris):
 def test_bad_input_gets_the_sentence_of_fit(iris):
     X, y = iris
     with pytest.raises(ValueError, match="Got alpha=-1, but expected a number >= 0"):
-        fit_many([MixupEClassifier(alpha=-1)], X, y)
+        fit_many([paper_classifier(alpha=-1)], X, y)
     with pytest.raises(ValueError, match="Input X contains NaN in column 0"):
         fit_many(make_members(), np.where(X > 5, np.nan, X), y)
     with pytest.raises(ValueError, match="Got on_error='ignore', but expected one of 'raise'"):
         fit_many(make_members(), X, y, on_error="ignore")
-    good, bad = fit_many([MixupEClassifier(), MixupEClassifier(eta=-1)], X, y, on_error="return")
+    good, bad = fit_many([paper_classifier(), paper_classifier(eta=-1)], X, y, on_error="return")
     assert good.n_iter_ == 25
     assert str(bad) == "Got eta=-1, but expected a number >= 0."
 
@@ -378,7 +378,7 @@ def test_bad_input_gets_the_sentence_of_fit(iris):
 )
 def test_what_stands_against_training_together_is_named(iris, params, reason):
     X, y = iris
-    members = [MixupEClassifier(), MixupEClassifier(**params)]
+    members = [paper_classifier(), paper_classifier(**params)]
     assert why_not_many(members, X) == reason
     if reason is not None:
         with pytest.raises(ValueError, match=f"cannot be trained together: {reason}"):
@@ -388,8 +388,8 @@ def test_what_stands_against_training_together_is_named(iris, params, reason):
 def test_reasons_that_no_parameter_tells(iris):
     X, y = iris
     members = make_members()
-    going_on = MixupEClassifier(warm_start=True, **SMALL).fit(X, y)
-    listening = MixupEClassifier()
+    going_on = paper_classifier(warm_start=True, **SMALL).fit(X, y)
+    listening = paper_classifier()
     listening._skl_callbacks = [SimpleNamespace()]
     for estimators, rows, fit_params, reason in [
         (members, sparse.csr_array(X), None, "X is sparse"),

@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from paper import paper_classifier
 from torch import nn
 
 from benchmarks import penalty_fraction as study
-from mixupe_sklearn import Draw, MixupEClassifier, MixupELoss
+from mixupe_sklearn import Draw, MixupELoss
 from mixupe_sklearn._penalty import HEADS, one_minus_lam_mean
 from mixupe_sklearn.modules import MLP
 
@@ -294,11 +295,11 @@ def test_a_wrong_fraction_gets_one_sentence_from_loss_and_estimator(value, iris)
     with pytest.raises(ValueError, match=message):
         MixupELoss(penalty_fraction=value)
     with pytest.raises(ValueError, match=message):
-        MixupEClassifier(penalty_fraction=value).fit(*iris)
+        paper_classifier(penalty_fraction=value).fit(*iris)
 
 
 def fit(data, fraction):
-    model = MixupEClassifier(penalty_fraction=fraction, max_epochs=5, batch_size=20, random_state=0)
+    model = paper_classifier(penalty_fraction=fraction, max_epochs=5, batch_size=20, random_state=0)
     return model.fit(*data)
 
 

@@ -14,13 +14,14 @@ import pytest
 import xmltodict
 from openml_desk import KEY, TRAINING, Desk, frame, refold, row
 from openml_server import API, HTML, OpenMLServer, cut, error, slow, status, trickle
+from paper import paper_classifier
 
 from benchmarks._tabular.publish import publish
 from benchmarks._tabular.publish.ledger import COLUMNS
 from benchmarks._tabular.publish.runs import Task, make_flow, predict_folds
 from benchmarks._tabular.publish.server import Server
 from benchmarks._tabular.report.results import choose
-from mixupe_sklearn import MixupEClassifier, MixupENet, make_mixupe_pipeline
+from mixupe_sklearn import MixupENet, make_mixupe_pipeline
 from mixupe_sklearn.datasets.openml import load_task
 
 RUN = f"{API}/run/"
@@ -123,12 +124,12 @@ def test_the_server_holds_what_a_local_run_predicts(desk, server, rows, send, ta
 
 def test_a_run_states_all_parameters_and_the_versions(desk, send):
     send()
-    expected = MixupEClassifier(
+    expected = paper_classifier(
         method="mixupe", alpha=0.5, eta=0.1, random_state=3, device="cpu", **TRAINING
     )
     by_method = {settings_of(run)["method"]: run for run in desk.runs.values()}
     assert settings_of(by_method["mixupe"]) == expected.get_params()
-    assert settings_of(by_method["erm"])["alpha"] == MixupEClassifier().alpha
+    assert settings_of(by_method["erm"])["alpha"] == paper_classifier().alpha
     assert "torch" in by_method["mixupe"]["description"]["oml:setup_string"]
     assert len(desk.flows) == 1
 

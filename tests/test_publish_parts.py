@@ -7,6 +7,7 @@ import pytest
 import xmltodict
 from openml.extensions.sklearn import SklearnExtension
 from openml_desk import frame, row
+from paper import paper_classifier
 
 from benchmarks._tabular.publish import check_publishing
 from benchmarks._tabular.publish.ledger import Ledger
@@ -14,11 +15,11 @@ from benchmarks._tabular.publish.runs import make_flow
 from benchmarks._tabular.publish.sending import submissions_of
 from benchmarks._tabular.publish.server import find_key
 from benchmarks._tabular.report.results import choose
-from mixupe_sklearn import MixupEClassifier, make_mixupe_pipeline
+from mixupe_sklearn import make_mixupe_pipeline
 
 
 def test_the_classifier_is_a_flow_of_its_parameters():
-    classifier = MixupEClassifier(alpha=0.7, module_params={"d_hidden": [8, 8]}, random_state=1)
+    classifier = paper_classifier(alpha=0.7, module_params={"d_hidden": [8, 8]}, random_state=1)
     extension = SklearnExtension()
     flow = extension.model_to_flow(classifier)
     assert set(flow.parameters) == set(classifier.get_params())
@@ -27,7 +28,7 @@ def test_the_classifier_is_a_flow_of_its_parameters():
 
 def test_the_pipeline_is_a_flow_that_can_be_turned_back():
     flow = make_flow()
-    assert set(flow.parameters) == set(MixupEClassifier().get_params())
+    assert set(flow.parameters) == set(paper_classifier().get_params())
     again = openml.OpenMLFlow._from_dict(xmltodict.parse(flow._to_xml()))
     pipeline = SklearnExtension().flow_to_model(again)
     assert repr(pipeline) == repr(make_mixupe_pipeline())

@@ -4,9 +4,10 @@ import joblib
 import numpy as np
 import pytest
 import torch
+from paper import paper_classifier
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
-from mixupe_sklearn import MixupEClassifier, MixupERegressor
+from mixupe_sklearn import MixupERegressor
 
 SETTINGS = [
     {},
@@ -25,7 +26,7 @@ def global_states():
 def test_one_random_state_gives_one_result(small_digits, settings):
     X, y = small_digits
     first, second, third = (
-        MixupEClassifier(max_epochs=3, random_state=seed, **settings).fit(X, y).predict_proba(X)
+        paper_classifier(max_epochs=3, random_state=seed, **settings).fit(X, y).predict_proba(X)
         for seed in (0, 0, 1)
     )
     assert np.array_equal(first, second)
@@ -37,7 +38,7 @@ def test_one_random_state_gives_one_result(small_digits, settings):
 def test_global_generators_are_left_as_found(small_digits, settings, random_state):
     X, y = small_digits
     before = global_states()
-    estimator = MixupEClassifier(max_epochs=2, random_state=random_state, **settings)
+    estimator = paper_classifier(max_epochs=2, random_state=random_state, **settings)
     estimator.fit(X, y)
     assert global_states() == before
     estimator.predict_proba(X)
@@ -59,7 +60,7 @@ def test_the_global_generator_does_not_matter(small_digits):
 def test_without_a_seed_fits_differ(small_digits):
     X, y = small_digits
     np.random.seed(0)
-    first, second = (MixupEClassifier(max_epochs=1).fit(X, y).predict_proba(X) for _ in range(2))
+    first, second = (paper_classifier(max_epochs=1).fit(X, y).predict_proba(X) for _ in range(2))
     assert not np.array_equal(first, second)
 
 
@@ -67,7 +68,7 @@ def test_a_random_state_instance_moves_on(small_digits):
     X, y = small_digits
     shared = np.random.RandomState(0)
     first, second = (
-        MixupEClassifier(max_epochs=1, random_state=shared).fit(X, y).predict_proba(X)
+        paper_classifier(max_epochs=1, random_state=shared).fit(X, y).predict_proba(X)
         for _ in range(2)
     )
     assert not np.array_equal(first, second)
@@ -75,7 +76,7 @@ def test_a_random_state_instance_moves_on(small_digits):
 
 def test_two_processes_score_like_one(small_digits):
     X, y = small_digits
-    estimator = MixupEClassifier(max_epochs=3, random_state=0)
+    estimator = paper_classifier(max_epochs=3, random_state=0)
     one, two = (cross_val_score(estimator, X, y, cv=4, n_jobs=jobs) for jobs in (1, 2))
     assert np.array_equal(one, two)
 
@@ -84,7 +85,7 @@ def test_a_grid_search_gives_the_same_with_one_and_two_processes(small_digits):
     X, y = small_digits
     grid = {"alpha": [0.1, 1.0], "eta": [0.01, 0.5]}
     searches = [
-        GridSearchCV(MixupEClassifier(max_epochs=3, random_state=0), grid, cv=2, n_jobs=jobs)
+        GridSearchCV(paper_classifier(max_epochs=3, random_state=0), grid, cv=2, n_jobs=jobs)
         for jobs in (1, 2)
     ]
     one, two = (search.fit(X, y) for search in searches)
@@ -94,7 +95,7 @@ def test_a_grid_search_gives_the_same_with_one_and_two_processes(small_digits):
 
 def test_a_rows_prediction_does_not_depend_on_its_company(digits):
     X, y = digits
-    estimator = MixupEClassifier(max_epochs=2, random_state=0).fit(X, y)
+    estimator = paper_classifier(max_epochs=2, random_state=0).fit(X, y)
     together = estimator.predict_proba(X[:100])
     alone = np.vstack([estimator.predict_proba(X[i : i + 1]) for i in range(100)])
     assert np.allclose(together, alone, atol=1e-7, rtol=0)
@@ -104,7 +105,7 @@ def test_equal_seeds_give_equal_results_in_threads(iris):
     X, y = iris
 
     def fit(seed):
-        return MixupEClassifier(random_state=seed, max_epochs=3).fit(X, y).predict_proba(X)
+        return paper_classifier(random_state=seed, max_epochs=3).fit(X, y).predict_proba(X)
 
     expected = [fit(seed) for seed in range(3)]
     before = global_states()

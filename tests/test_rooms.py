@@ -25,21 +25,28 @@ MODULES = {
 # A module may import the modules of ours that stand above it, never one below. Those of one line
 # do not know each other.
 FLOORS = [
-    ["_mixing", "_penalty", "_checks", "_forward", "_random", "modules", "modules.mlp"],
+    ["_mixing", "_penalty", "_checks", "_forward", "_random", "_schedule", "modules.mlp"],
+    ["modules.embedded_mlp"],
+    ["modules"],
     ["datasets._table", "datasets._openml_check", "datasets._openml_table"],
     ["datasets.embedded", "datasets.files", "datasets._openml_splits", "datasets._openml_web"],
     ["datasets._openml_cache"],
     ["datasets._openml_read"],
     ["datasets.openml"],
     ["datasets"],
-    ["_batches", "_callbacks", "_criterion", "_hardware", "_slopes"],
+    ["_batches", "_callbacks", "_criterion", "_hardware", "_presets", "_slopes"],
     ["_feed", "_stacked"],
     ["_lockstep"],
     ["_by_hand"],
     ["_net", "_inputs", "_labels", "_tasks"],
+    ["_predicting", "_settings"],
     ["_training"],
+    ["_crews"],
+    ["_members"],
+    ["_checked"],
     ["_base"],
     ["_classifier", "_many", "_regressor"],
+    ["_columns", "_scaling"],
     ["preprocessing"],
     ["_search", "_search.space", "_search.storage", "_search.identity"],
     ["_search.study", "_search.trials"],
@@ -50,7 +57,8 @@ FLOORS = [
     [""],
 ]
 MAY_IMPORT_SKLEARN = {
-    *("_base", "_labels", "_tasks", "_classifier", "_regressor", "preprocessing", "search"),
+    *("_base", "_checked", "_labels", "_tasks", "_classifier", "_regressor"),
+    *("_scaling", "preprocessing", "search"),
     *("_search.trials", "_search.evaluate", "_search.plan"),
     "datasets.embedded",
 }
@@ -98,6 +106,7 @@ def test_files_are_read_in_one_sitting(name):
 
 def test_no_extra_is_imported_with_the_package():
     extras = ["optuna", "openml", "torch_geometric", "dask", "soundfile", "pandas", "matplotlib"]
+    extras += ["rtdl_num_embeddings"]
     # skorch itself looks for torch_geometric where it is installed.
     code = f"""
 import sys

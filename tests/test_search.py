@@ -9,6 +9,7 @@ import pytest
 import sklearn
 import torch
 from optuna.distributions import FloatDistribution
+from paper import paper_classifier
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.exceptions import FitFailedWarning
@@ -19,7 +20,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from mixupe_sklearn import (
-    MixupEClassifier,
     MixupERegressor,
     MixupESearchCV,
     make_mixupe_pipeline,
@@ -50,7 +50,7 @@ class NeverPrune(optuna.pruners.BasePruner):
 
 @pytest.mark.parametrize("vectorize", [True, False])
 def test_a_grid_gives_the_results_of_grid_search(rows, vectorize):
-    classifier = MixupEClassifier(**QUICK, random_state=0)
+    classifier = paper_classifier(**QUICK, random_state=0)
     ours = MixupESearchCV(classifier, GRID, cv=3, vectorize=vectorize).fit(*rows)
     theirs = GridSearchCV(classifier, GRID, cv=3).fit(*rows)
     assert set(theirs.cv_results_) <= set(ours.cv_results_)
@@ -71,7 +71,7 @@ def test_a_grid_gives_the_results_of_grid_search(rows, vectorize):
 def test_one_process_and_two_find_the_same(rows):
     searches = [
         MixupESearchCV(
-            MixupEClassifier(**QUICK), GRID, cv=3, n_repeats=2, random_state=0, n_jobs=n_jobs
+            paper_classifier(**QUICK), GRID, cv=3, n_repeats=2, random_state=0, n_jobs=n_jobs
         ).fit(*rows)
         for n_jobs in (1, 2)
     ]
@@ -101,11 +101,11 @@ def test_the_papers_space_has_its_nine_alphas_by_five_etas(rows):
 
 def test_seeds_are_the_same_for_every_configuration_and_the_mean_is_over_them(rows):
     search = MixupESearchCV(
-        MixupEClassifier(**QUICK), {"alpha": [0.1, 1.0]}, cv=3, n_repeats=2, random_state=0
+        paper_classifier(**QUICK), {"alpha": [0.1, 1.0]}, cv=3, n_repeats=2, random_state=0
     ).fit(*rows)
     assert len(search.seeds_) == 2
     grid = {"alpha": [0.1, 1.0], "random_state": search.seeds_}
-    theirs = GridSearchCV(MixupEClassifier(**QUICK), grid, cv=3).fit(*rows).cv_results_
+    theirs = GridSearchCV(paper_classifier(**QUICK), grid, cv=3).fit(*rows).cv_results_
     mean = np.reshape(theirs["mean_test_score"], (2, 2)).mean(axis=1)
     np.testing.assert_allclose(search.cv_results_["mean_test_score"], mean)
     # Splits: the seeds of the first fold, then those of the second, ...
@@ -118,7 +118,7 @@ def test_seeds_are_the_same_for_every_configuration_and_the_mean_is_over_them(ro
 
 def test_equal_seeds_give_equal_searches(rows):
     searches = [
-        MixupESearchCV(MixupEClassifier(**QUICK), n_trials=12, cv=2, random_state=seed).fit(*rows)
+        MixupESearchCV(paper_classifier(**QUICK), n_trials=12, cv=2, random_state=seed).fit(*rows)
         for seed in (0, 0, 1)
     ]
     first, second, other = (search.cv_results_ for search in searches)
@@ -131,7 +131,7 @@ def test_global_generators_and_threads_are_left_as_found(rows):
     torch.manual_seed(3)
     np.random.seed(3)
     before = torch.get_rng_state(), np.random.get_state()[1].copy(), torch.get_num_threads()
-    MixupESearchCV(MixupEClassifier(**QUICK), n_trials=3, cv=2, random_state=0).fit(*rows)
+    MixupESearchCV(paper_classifier(**QUICK), n_trials=3, cv=2, random_state=0).fit(*rows)
     assert torch.equal(torch.get_rng_state(), before[0])
     np.testing.assert_array_equal(np.random.get_state()[1], before[1])
     assert torch.get_num_threads() == before[2]
@@ -140,7 +140,7 @@ def test_global_generators_and_threads_are_left_as_found(rows):
 @pytest.mark.parametrize("vectorize", [True, False])
 @pytest.mark.parametrize("is_pipeline", [True, False])
 def test_the_validation_score_of_each_epoch_is_reported(rows, vectorize, is_pipeline):
-    classifier = MixupEClassifier(**QUICK, random_state=0)
+    classifier = paper_classifier(**QUICK, random_state=0)
     estimator, name = classifier, "alpha"
     if is_pipeline:
         estimator, name = make_pipeline(StandardScaler(), classifier), "mixupeclassifier__alpha"
@@ -165,7 +165,7 @@ def test_the_validation_score_of_each_epoch_is_reported(rows, vectorize, is_pipe
 @pytest.mark.parametrize("is_pipeline", [True, False])
 def test_bad_trials_are_given_up_early(rows, pruner, vectorize, is_pipeline):
     params = {"max_epochs": 9, "batch_size": 20}
-    estimator = make_mixupe_pipeline(**params) if is_pipeline else MixupEClassifier(**params)
+    estimator = make_mixupe_pipeline(**params) if is_pipeline else paper_classifier(**params)
     name = "classifier__lr" if is_pipeline else "lr"
     space = {name: FloatDistribution(1e-6, 1e-2, log=True)}
     search = MixupESearchCV(
@@ -186,7 +186,7 @@ def test_the_median_pruner_and_a_pruner_of_optunas(rows):
     space = {"lr": np.geomspace(1e-5, 1e-2, 12)}
     for pruner in ("median", optuna.pruners.ThresholdPruner(lower=0.6, n_warmup_steps=4)):
         search = MixupESearchCV(
-            MixupEClassifier(max_epochs=6, batch_size=20), space, cv=2, pruner=pruner,
+            paper_classifier(max_epochs=6, batch_size=20), space, cv=2, pruner=pruner,
             random_state=0, vectorize=False,
         ).fit(*rows)  # fmt: skip
         assert "pruned" in states(search)
@@ -197,7 +197,7 @@ def test_the_median_pruner_and_a_pruner_of_optunas(rows):
 def test_the_wilcoxon_pruner_compares_folds_and_seeds(rows):
     space = {"lr": [1e-2, 1e-5, 2e-5, 3e-5, 4e-5, 5e-5]}
     search = MixupESearchCV(
-        MixupEClassifier(max_epochs=8, batch_size=20),
+        paper_classifier(max_epochs=8, batch_size=20),
         space,
         cv=5,
         n_repeats=2,
@@ -231,7 +231,7 @@ class RowCounter(TransformerMixin, BaseEstimator):
 def test_preprocessing_sees_training_folds_only(rows, vectorize):
     RowCounter.seen.clear()
     MixupESearchCV(
-        make_pipeline(RowCounter(), MixupEClassifier(**QUICK)),
+        make_pipeline(RowCounter(), paper_classifier(**QUICK)),
         {"mixupeclassifier__alpha": [0.1, 1.0]},
         cv=3,
         refit=False,
@@ -242,7 +242,7 @@ def test_preprocessing_sees_training_folds_only(rows, vectorize):
 
 
 def test_parameters_of_the_preprocessing_can_be_searched(rows):
-    pipeline = make_pipeline(StandardScaler(), MixupEClassifier(**QUICK, random_state=0))
+    pipeline = make_pipeline(StandardScaler(), paper_classifier(**QUICK, random_state=0))
     space = {"standardscaler__with_std": [True, False], "mixupeclassifier__alpha": [0.1, 1.0]}
     ours = MixupESearchCV(pipeline, space, cv=2).fit(*rows)
     theirs = GridSearchCV(pipeline, space, cv=2).fit(*rows)
@@ -257,7 +257,7 @@ def test_choices_of_any_kind_and_numpy_values(rows):
         "module_params": [{"d_hidden": (8,)}, {"d_hidden": (16, 16)}],
         "alpha": np.array([0.1, 1.0]),
     }
-    search = MixupESearchCV(MixupEClassifier(**QUICK), space, cv=2, random_state=0).fit(*rows)
+    search = MixupESearchCV(paper_classifier(**QUICK), space, cv=2, random_state=0).fit(*rows)
     assert len(search.cv_results_["params"]) == 4
     hidden = search.best_estimator_.module_params["d_hidden"]
     assert [stage[0].out_features for stage in search.best_estimator_.net_.module_.stages[:-1]] == (
@@ -268,7 +268,7 @@ def test_choices_of_any_kind_and_numpy_values(rows):
 def test_several_metrics(rows):
     scoring = {"accuracy": "accuracy", "loss": "neg_log_loss"}
     params = {"cv": 2, "scoring": scoring}
-    classifier = MixupEClassifier(**QUICK, random_state=0)
+    classifier = paper_classifier(**QUICK, random_state=0)
     ours = MixupESearchCV(classifier, GRID, refit="loss", **params).fit(*rows)
     theirs = GridSearchCV(classifier, GRID, refit="loss", **params).fit(*rows)
     for name in ("mean_test_accuracy", "mean_test_loss", "rank_test_loss"):
@@ -290,7 +290,7 @@ def test_a_callable_may_choose_and_a_callable_may_score(rows):
     def both(estimator, X, y):
         return {"right": estimator.score(X, y), "wrong": 1 - estimator.score(X, y)}
 
-    classifier = MixupEClassifier(**QUICK, random_state=0)
+    classifier = paper_classifier(**QUICK, random_state=0)
     chosen = MixupESearchCV(classifier, GRID, cv=2, refit=second).fit(*rows)
     assert chosen.best_index_ == 1
     assert chosen.best_params_ == chosen.cv_results_["params"][1]
@@ -304,7 +304,7 @@ def test_a_callable_may_choose_and_a_callable_may_score(rows):
 def test_weights_are_cut_along_the_folds(rows, vectorize):
     X, y = rows
     weight = np.where(y == 1, 5.0, 1.0)
-    classifier = MixupEClassifier(**QUICK, random_state=0)
+    classifier = paper_classifier(**QUICK, random_state=0)
     ours = MixupESearchCV(classifier, GRID, cv=2, vectorize=vectorize)
     theirs = GridSearchCV(classifier, GRID, cv=2)
     # scikit-learn 1.9 passes weights on to the scorer, too
@@ -320,7 +320,7 @@ def test_metadata_is_routed_through_a_pipeline(rows):
     X, y = rows
     weight = np.where(y == 1, 5.0, 1.0)
     with sklearn.config_context(enable_metadata_routing=True):
-        classifier = MixupEClassifier(**QUICK, random_state=0).set_fit_request(sample_weight=True)
+        classifier = paper_classifier(**QUICK, random_state=0).set_fit_request(sample_weight=True)
         scaler = StandardScaler().set_fit_request(sample_weight=False)
         scorer = make_scorer(accuracy_score).set_score_request(sample_weight=True)
         params = {"cv": GroupKFold(3), "scoring": scorer}
@@ -336,7 +336,7 @@ def test_metadata_is_routed_through_a_pipeline(rows):
 
 def test_clone_and_pickle(rows, tmp_path):
     place = tmp_path / "search.db"
-    search = MixupESearchCV(MixupEClassifier(**QUICK), GRID, cv=2, random_state=0, storage=place)
+    search = MixupESearchCV(paper_classifier(**QUICK), GRID, cv=2, random_state=0, storage=place)
     copy = clone(search)
     assert copy.get_params()["space"] == GRID
     search.fit(*rows)
@@ -353,7 +353,7 @@ def test_n_trials_counts_the_study_and_finished_trials_are_not_run_again(rows, t
 
     def run(n_trials):
         search = MixupESearchCV(
-            MixupEClassifier(**QUICK), n_trials=n_trials, cv=2, random_state=0, storage=place
+            paper_classifier(**QUICK), n_trials=n_trials, cv=2, random_state=0, storage=place
         ).fit(*rows)
         assert len(search.cv_results_["params"]) == n_trials
         return [trial.datetime_start for trial in search.study_.trials], search.seeds_
@@ -365,7 +365,7 @@ def test_n_trials_counts_the_study_and_finished_trials_are_not_run_again(rows, t
 
 def test_no_random_state_still_resumes_with_the_seeds_of_the_study(rows, tmp_path):
     search = MixupESearchCV(
-        MixupEClassifier(**QUICK), GRID, n_trials=2, sampler="grid", cv=2, n_repeats=2,
+        paper_classifier(**QUICK), GRID, n_trials=2, sampler="grid", cv=2, n_repeats=2,
         storage=tmp_path / "search.db",
     )  # fmt: skip
     seeds = search.fit(*rows).seeds_
@@ -382,7 +382,7 @@ def test_an_interrupted_search_goes_on(rows, tmp_path):
         return estimator.score(X, y)
 
     search = MixupESearchCV(
-        MixupEClassifier(**QUICK), GRID, cv=2, random_state=0, scoring=scorer,
+        paper_classifier(**QUICK), GRID, cv=2, random_state=0, scoring=scorer,
         storage=tmp_path / "search.db", vectorize=False,
     )  # fmt: skip
     with pytest.raises(KeyboardInterrupt):
@@ -394,7 +394,7 @@ def test_an_interrupted_search_goes_on(rows, tmp_path):
 
 def test_a_timeout_ends_the_search_between_trials(rows):
     search = MixupESearchCV(
-        MixupEClassifier(**QUICK), n_trials=10_000, timeout=1.0, cv=2, random_state=0
+        paper_classifier(**QUICK), n_trials=10_000, timeout=1.0, cv=2, random_state=0
     ).fit(*rows)
     assert 1 <= len(search.cv_results_["params"]) < 10_000
 
@@ -424,7 +424,7 @@ def test_failed_trials_are_told_and_rank_last(rows):
 @pytest.mark.filterwarnings("ignore:1 of 3 trials failed")
 def test_a_network_that_diverges_fails_its_trial_and_no_other(rows):
     space = {"lr": [1e30, 1e-2, 1e-3]}
-    search = MixupESearchCV(MixupEClassifier(**QUICK), space, cv=2, random_state=0).fit(*rows)
+    search = MixupESearchCV(paper_classifier(**QUICK), space, cv=2, random_state=0).fit(*rows)
     assert search.not_vectorized_because_ is None
     assert states(search) == ["failed", "complete", "complete"]
 
@@ -436,10 +436,10 @@ def test_regression_several_labels_and_sparse_rows(diabetes, several_labels, row
     assert search.not_vectorized_because_ is None
     assert search.score(X, y) == search.best_estimator_.score(X, y)
     X, y = several_labels
-    search = MixupESearchCV(MixupEClassifier(**quick), GRID, cv=2, random_state=0).fit(X, y)
+    search = MixupESearchCV(paper_classifier(**quick), GRID, cv=2, random_state=0).fit(X, y)
     assert search.predict(X).shape == y.shape
     X, y = rows
-    search = MixupESearchCV(MixupEClassifier(**quick), GRID, cv=2, random_state=0)
+    search = MixupESearchCV(paper_classifier(**quick), GRID, cv=2, random_state=0)
     scores = search.fit(sparse.csr_array(X), y).cv_results_["mean_test_score"]
     assert search.not_vectorized_because_ is None
     monkeypatch.setattr(evaluate, "DENSE_ENTRIES", 0)  # as if there were too many to make dense
@@ -459,7 +459,7 @@ def test_data_frames_with_strings_and_holes(rows):
 
 
 def test_a_bar_shows_the_best_score(rows, capsys):
-    search = MixupESearchCV(MixupEClassifier(**QUICK), GRID, cv=2, random_state=0, verbose=1)
+    search = MixupESearchCV(paper_classifier(**QUICK), GRID, cv=2, random_state=0, verbose=1)
     search.fit(*rows)
     shown = capsys.readouterr().err
     assert "4/4" in shown
@@ -467,5 +467,5 @@ def test_a_bar_shows_the_best_score(rows, capsys):
 
 
 def test_nothing_is_printed_or_logged_by_default(rows, capfd):
-    MixupESearchCV(MixupEClassifier(**QUICK), n_trials=3, cv=2, random_state=0).fit(*rows)
+    MixupESearchCV(paper_classifier(**QUICK), n_trials=3, cv=2, random_state=0).fit(*rows)
     assert capfd.readouterr() == ("", "")

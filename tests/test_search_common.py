@@ -1,19 +1,20 @@
 """scikit-learn's own checks for the search, as for scikit-learn's own searches."""
 
 import pytest
+from paper import paper_classifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from mixupe_sklearn import MixupEClassifier, MixupERegressor, MixupESearchCV
+from mixupe_sklearn import MixupERegressor, MixupESearchCV
 
 # scikit-learn runs its own searches with these two parameters.
 COMMON = {"cv": 2, "error_score": "raise", "random_state": 0}
 OURS = {"max_epochs": 3, "batch_size": 10}
 SEARCHES = [
-    MixupESearchCV(MixupEClassifier(**OURS), {"alpha": [0.1, 1.0]}, **COMMON),
+    MixupESearchCV(paper_classifier(**OURS), {"alpha": [0.1, 1.0]}, **COMMON),
     MixupESearchCV(MixupERegressor(**OURS), {"alpha": [0.1, 1.0]}, **COMMON),
-    MixupESearchCV(MixupEClassifier(**OURS), {"lr": [0.001, 0.01]}, vectorize=False, **COMMON),
-    MixupESearchCV(MixupEClassifier(**OURS), n_trials=3, **COMMON),
+    MixupESearchCV(paper_classifier(**OURS), {"lr": [0.001, 0.01]}, vectorize=False, **COMMON),
+    MixupESearchCV(paper_classifier(**OURS), n_trials=3, **COMMON),
     MixupESearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, pruner="none", **COMMON),
     MixupESearchCV(Ridge(), {"alpha": [0.1, 1.0]}, pruner="none", **COMMON),
 ]

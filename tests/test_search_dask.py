@@ -4,9 +4,10 @@ import distributed
 import joblib
 import numpy as np
 import pytest
+from paper import paper_classifier
 from sklearn.model_selection import GridSearchCV
 
-from mixupe_sklearn import MixupEClassifier, MixupESearchCV, make_mixupe_pipeline
+from mixupe_sklearn import MixupESearchCV, make_mixupe_pipeline
 
 GRID = {"classifier__alpha": [0.1, 1.0], "classifier__eta": [0.001, 0.1]}
 
@@ -43,7 +44,7 @@ def test_searches_on_a_dask_cluster_equal_local_ones(cluster, small_digits):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 def test_a_search_that_learns_runs_on_a_cluster(cluster, small_digits, tmp_path):
     search = MixupESearchCV(
-        MixupEClassifier(max_epochs=5), n_trials=9, cv=2, storage=tmp_path / "search.db", n_jobs=2
+        paper_classifier(max_epochs=5), n_trials=9, cv=2, storage=tmp_path / "search.db", n_jobs=2
     )
     with joblib.parallel_config("dask"):
         search.fit(*small_digits)

@@ -7,12 +7,13 @@ import numpy as np
 import optuna
 import pytest
 from optuna.distributions import FloatDistribution
+from paper import paper_classifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from mixupe_sklearn import MixupEClassifier, MixupESearchCV, make_mixupe_pipeline, plot_search
+from mixupe_sklearn import MixupESearchCV, make_mixupe_pipeline, plot_search
 
 GRID = {"alpha": [0.1, 1.0]}
 QUICK = {"max_epochs": 2, "batch_size": 50}
@@ -20,7 +21,7 @@ QUICK = {"max_epochs": 2, "batch_size": 50}
 
 def search(estimator=None, space=GRID, **params):
     params = {"cv": 2, "random_state": 0, **params}
-    return MixupESearchCV(estimator or MixupEClassifier(**QUICK), space, **params)
+    return MixupESearchCV(estimator or paper_classifier(**QUICK), space, **params)
 
 
 WRONG = [
@@ -83,7 +84,7 @@ def test_a_named_space_needs_an_estimator_of_ours_that_reads_it(iris):
     ):
         search(LogisticRegression(), "paper").fit(*iris)
     with pytest.raises(ValueError, match="method='erm', which reads neither alpha nor eta"):
-        search(MixupEClassifier(method="erm"), "paper").fit(*iris)
+        search(paper_classifier(method="erm"), "paper").fit(*iris)
 
 
 def test_repeats_need_a_seed_to_vary(iris):
@@ -136,7 +137,7 @@ def test_a_text_file_is_no_database(iris, tmp_path):
     [
         ({"space": {"alpha": [0.1, 2.0]}}, r"another space \(alpha is .*2.0"),
         ({"space": {"eta": [0.1]}}, "another space"),
-        ({"estimator": MixupEClassifier(max_epochs=3, batch_size=50)}, "another estimator .max_epochs is 2 there and 3 here"),
+        ({"estimator": paper_classifier(max_epochs=3, batch_size=50)}, "another estimator .max_epochs is 2 there and 3 here"),
         ({"cv": 3}, "another cv .*2 folds"),
         ({"scoring": "balanced_accuracy"}, "another scoring .None there, 'balanced_accuracy' here"),
         ({"n_repeats": 2}, "another n_repeats .1 there, 2 here"),
@@ -253,8 +254,8 @@ def test_an_estimator_that_is_not_ours_is_not_pruned_and_says_so(iris):
 @pytest.mark.parametrize(
     ("estimator", "reason"),
     [
-        (MixupEClassifier(early_stopping=True, **QUICK), "early_stopping is on"),
-        (MixupEClassifier(module_params={"dropout": 0.1}, **QUICK), "dropout is on"),
+        (paper_classifier(early_stopping=True, **QUICK), "early_stopping is on"),
+        (paper_classifier(module_params={"dropout": 0.1}, **QUICK), "dropout is on"),
         (make_pipeline(StandardScaler(), make_mixupe_pipeline(**QUICK)), "holds another pipeline"),
     ],
     ids=["early", "dropout", "nested"],

@@ -11,6 +11,7 @@ import optuna
 import pandas as pd
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from paper import paper_classifier
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.linear_model import LogisticRegression
@@ -20,7 +21,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from mixupe_sklearn import MixupEClassifier, MixupERegressor, MixupESearchCV, make_mixupe_pipeline
+from mixupe_sklearn import MixupERegressor, MixupESearchCV, make_mixupe_pipeline
 from mixupe_sklearn._search import evaluate
 from mixupe_sklearn._search import storage as storage_module
 from mixupe_sklearn._search.study import heartbeats, live_trials
@@ -32,7 +33,7 @@ GRID = {"alpha": [0.1, 1.0]}
 
 def search(estimator=None, space=GRID, **params):
     params = {"cv": 2, "random_state": 0, **params}
-    return MixupESearchCV(estimator or MixupEClassifier(**QUICK), space, **params)
+    return MixupESearchCV(estimator or paper_classifier(**QUICK), space, **params)
 
 
 with storage_module.quiet():
@@ -93,7 +94,7 @@ def test_choices_of_any_kind_survive_a_storage(iris, tmp_path, choices):
         def transform(self, X):
             return X
 
-    pipeline = make_pipeline(Anything(), MixupEClassifier(**QUICK))
+    pipeline = make_pipeline(Anything(), paper_classifier(**QUICK))
     space = {"anything__rule": choices}
     for _ in range(2):  # the second call finds the first one's study
         found = search(pipeline, space, storage=tmp_path / "search.db").fit(*iris)
@@ -113,7 +114,7 @@ def test_numbers_of_numpys_in_a_distribution_and_steps(iris, tmp_path):
 
 def test_rungs_are_those_of_the_longest_training_of_the_space(iris):
     space = {"max_epochs": IntDistribution(12, 36), "lr": FloatDistribution(1e-4, 1e-2, log=True)}
-    found = search(MixupEClassifier(max_epochs=1, batch_size=50), space, n_trials=8).fit(*iris)
+    found = search(paper_classifier(max_epochs=1, batch_size=50), space, n_trials=8).fit(*iris)
     given_up = [
         n
         for n, s in zip(found.cv_results_["n_epochs"], states(found), strict=True)
@@ -124,7 +125,7 @@ def test_rungs_are_those_of_the_longest_training_of_the_space(iris):
 
 def test_a_searched_seed_is_used(iris):
     found = search(space={"random_state": [0, 1, 2]}).fit(*iris)
-    theirs = GridSearchCV(MixupEClassifier(**QUICK), {"random_state": [0, 1, 2]}, cv=2).fit(*iris)
+    theirs = GridSearchCV(paper_classifier(**QUICK), {"random_state": [0, 1, 2]}, cv=2).fit(*iris)
     np.testing.assert_allclose(
         found.cv_results_["mean_test_score"], theirs.cv_results_["mean_test_score"]
     )
@@ -134,8 +135,8 @@ def test_a_searched_seed_is_used(iris):
 
 
 def test_the_last_step_can_be_searched_over(iris):
-    pipeline = Pipeline([("scale", StandardScaler()), ("model", MixupEClassifier(**QUICK))])
-    space = {"model": [MixupEClassifier(**QUICK), KNeighborsClassifier()]}
+    pipeline = Pipeline([("scale", StandardScaler()), ("model", paper_classifier(**QUICK))])
+    space = {"model": [paper_classifier(**QUICK), KNeighborsClassifier()]}
     found = search(pipeline, space).fit(*iris)
     assert states(found) == ["complete"] * 2
     assert isinstance(found.best_params_["model"], KNeighborsClassifier)
@@ -160,7 +161,7 @@ class Interrupted(MLP):
 def test_an_interrupt_within_a_fit_ends_the_search_and_stores_no_half_trained_network(
     iris, tmp_path
 ):
-    classifier = MixupEClassifier(module=Interrupted, **QUICK)
+    classifier = paper_classifier(module=Interrupted, **QUICK)
     interrupted = search(classifier, storage=tmp_path / "search.db")
     Interrupted.n_calls = 0
     with pytest.raises(KeyboardInterrupt):
@@ -168,7 +169,7 @@ def test_an_interrupt_within_a_fit_ends_the_search_and_stores_no_half_trained_ne
     found = interrupted.fit(*iris)
     assert states(found) == ["complete"] * 2
     assert found.cv_results_["n_epochs"].tolist() == [6, 6]
-    undisturbed = search(MixupEClassifier(**QUICK)).fit(*iris)
+    undisturbed = search(paper_classifier(**QUICK)).fit(*iris)
     np.testing.assert_allclose(
         found.cv_results_["mean_test_score"], undisturbed.cv_results_["mean_test_score"]
     )
@@ -265,10 +266,10 @@ class Thinner(TransformerMixin, BaseEstimator):
 def test_a_later_fold_that_is_sparse_is_fitted_one_by_one(iris, monkeypatch):
     monkeypatch.setattr(evaluate, "DENSE_ENTRIES", 0)
     Thinner.n_fits = 0
-    pipeline = make_pipeline(Thinner(), MixupEClassifier(**QUICK, random_state=0))
+    pipeline = make_pipeline(Thinner(), paper_classifier(**QUICK, random_state=0))
     space = {"mixupeclassifier__alpha": [0.1, 1.0]}
     found = search(pipeline, space, refit=False).fit(*iris)
-    theirs = GridSearchCV(MixupEClassifier(**QUICK, random_state=0), GRID, cv=2).fit(*iris)
+    theirs = GridSearchCV(paper_classifier(**QUICK, random_state=0), GRID, cv=2).fit(*iris)
     np.testing.assert_allclose(
         found.cv_results_["mean_test_score"], theirs.cv_results_["mean_test_score"]
     )
@@ -338,7 +339,7 @@ def test_cells_that_hold_lists_are_no_matter(iris, tmp_path):
         def transform(self, X):
             return np.array([[cell[0]] for cell in X["cell"]])
 
-    pipeline = make_pipeline(First(), MixupEClassifier(**QUICK))
+    pipeline = make_pipeline(First(), paper_classifier(**QUICK))
     space = {"mixupeclassifier__alpha": [0.1, 1.0]}
     for place in (None, tmp_path / "search.db"):
         found = search(pipeline, space, storage=place).fit(frame, iris[1])

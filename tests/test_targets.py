@@ -4,10 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from paper import paper_classifier
 from scipy import sparse
 from sklearn.metrics import r2_score
 
-from mixupe_sklearn import MixupEClassifier, MixupERegressor
+from mixupe_sklearn import MixupERegressor
 
 
 @pytest.mark.parametrize(
@@ -26,7 +27,7 @@ from mixupe_sklearn import MixupEClassifier, MixupERegressor
 def test_labels_of_every_kind_come_back(small_digits, rename):
     X, y = small_digits
     labels = rename(y)
-    classifier = MixupEClassifier(random_state=0).fit(X, labels)
+    classifier = paper_classifier(random_state=0).fit(X, labels)
     expected = np.asarray(labels)
     assert set(classifier.predict(X)) <= set(expected)
     assert (classifier.predict(X) == expected).mean() > 0.85
@@ -35,7 +36,7 @@ def test_labels_of_every_kind_come_back(small_digits, rename):
 
 def test_probabilities_sum_to_one_and_lead_to_the_prediction(small_digits):
     X, y = small_digits
-    classifier = MixupEClassifier(random_state=0).fit(X, y)
+    classifier = paper_classifier(random_state=0).fit(X, y)
     proba = classifier.predict_proba(X)
     assert proba.shape == (300, 10)
     assert np.allclose(proba.sum(axis=1), 1, atol=1e-12)
@@ -46,7 +47,7 @@ def test_probabilities_sum_to_one_and_lead_to_the_prediction(small_digits):
 @pytest.mark.parametrize("module_params", [None, {"n_outputs": 1}])
 def test_two_classes(cancer, module_params):
     X, y = cancer
-    classifier = MixupEClassifier(random_state=0, module_params=module_params).fit(X, y)
+    classifier = paper_classifier(random_state=0, module_params=module_params).fit(X, y)
     assert classifier.predict_proba(X).shape == (len(X), 2)
     assert classifier.score(X, y) > 0.93
 
@@ -55,7 +56,7 @@ def test_two_classes(cancer, module_params):
 @pytest.mark.parametrize("penalty", ["logit", "directional"])
 def test_one_class_is_predicted_with_certainty(iris, method, penalty):
     X = iris[0]
-    classifier = MixupEClassifier(method=method, penalty=penalty, random_state=0)
+    classifier = paper_classifier(method=method, penalty=penalty, random_state=0)
     classifier.fit(X, ["only"] * len(X))
     assert (classifier.predict(X) == "only").all()
     assert (classifier.predict_proba(X) == 1).all()
@@ -65,7 +66,7 @@ def test_one_class_is_predicted_with_certainty(iris, method, penalty):
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
 def test_several_labels_a_row(several_labels, penalty, container):
     X, Y = several_labels
-    classifier = MixupEClassifier(penalty=penalty, random_state=0).fit(X, container(Y))
+    classifier = paper_classifier(penalty=penalty, random_state=0).fit(X, container(Y))
     proba = classifier.predict_proba(X)
     assert proba.shape == Y.shape
     assert ((proba >= 0) & (proba <= 1)).all()
@@ -99,7 +100,7 @@ def test_a_column_vector_of_numbers_is_flattened_with_a_warning(diabetes):
 
 def test_float32_float64_integers_tensors_frames_and_sparse_agree(small_digits):
     X, y = np.round(small_digits[0] * 16), small_digits[1]
-    reference = MixupEClassifier(max_epochs=2, random_state=0).fit(X, y).predict_proba(X)
+    reference = paper_classifier(max_epochs=2, random_state=0).fit(X, y).predict_proba(X)
     frame = pd.DataFrame(X, columns=[f"pixel {i}" for i in range(64)])
     for other in (
         X.astype(np.float32),
@@ -110,16 +111,16 @@ def test_float32_float64_integers_tensors_frames_and_sparse_agree(small_digits):
         frame,
         np.asfortranarray(X),
     ):
-        classifier = MixupEClassifier(max_epochs=2, random_state=0).fit(other, y)
+        classifier = paper_classifier(max_epochs=2, random_state=0).fit(other, y)
         assert np.allclose(classifier.predict_proba(other), reference, atol=1e-5)
-    assert MixupEClassifier(max_epochs=1).fit(frame, y).feature_names_in_[3] == "pixel 3"
+    assert paper_classifier(max_epochs=1).fit(frame, y).feature_names_in_[3] == "pixel 3"
 
 
 def test_fit_and_predict_leave_the_users_arrays_alone(small_digits):
     X, y = small_digits[0].copy(), small_digits[1].copy()
     weight = np.linspace(0.5, 2, len(X))
     copies = X.copy(), y.copy(), weight.copy()
-    MixupEClassifier(max_epochs=2).fit(X, y, sample_weight=weight).predict(X)
+    paper_classifier(max_epochs=2).fit(X, y, sample_weight=weight).predict(X)
     assert all(np.array_equal(*pair) for pair in zip((X, y, weight), copies, strict=True))
 
 

@@ -6,9 +6,10 @@ import joblib
 import numpy as np
 import pytest
 import torch
+from paper import paper_classifier
 from threadpoolctl import threadpool_limits
 
-from mixupe_sklearn import MixupEClassifier, _hardware
+from mixupe_sklearn import _hardware
 from mixupe_sklearn._hardware import n_threads_for, threads_for
 from mixupe_sklearn.modules import MLP
 
@@ -38,7 +39,7 @@ def watched(small_digits):
                 return super().forward(rows)
 
         sizes = {"in_features": 64, "out_features": 10}
-        MixupEClassifier(module=Watch, module_params=sizes, max_epochs=1, **params).fit(
+        paper_classifier(module=Watch, module_params=sizes, max_epochs=1, **params).fit(
             *small_digits
         )
         return seen
@@ -164,7 +165,7 @@ def test_threads_change_results_by_rounding_at_most(small_digits):
 
     def fit(n_threads):
         params = {"module_params": {"d_hidden": (512, 512)}, "max_epochs": 1, "random_state": 0}
-        return MixupEClassifier(n_threads=n_threads, **params).fit(X, y).predict_proba(X)
+        return paper_classifier(n_threads=n_threads, **params).fit(X, y).predict_proba(X)
 
     two = fit(2)
     assert np.array_equal(two, fit(2))
@@ -174,7 +175,7 @@ def test_threads_change_results_by_rounding_at_most(small_digits):
 @pytest.mark.parametrize("n_threads", [0, 1.5, "all"])
 def test_a_wrong_number_is_refused(iris, n_threads):
     with pytest.raises(ValueError, match=r"Got n_threads=.*, but expected a whole number >= 1"):
-        MixupEClassifier(n_threads=n_threads).fit(*iris)
+        paper_classifier(n_threads=n_threads).fit(*iris)
 
 
 def test_the_main_threads_own_number_is_obeyed_beside_a_fit():

@@ -3,19 +3,20 @@
 import numpy as np
 import pytest
 import torch
+from paper import paper_classifier
 from scipy import sparse
 from sklearn.datasets import make_classification
 from sklearn.utils.class_weight import compute_sample_weight
 
-from mixupe_sklearn import Draw, MixupEClassifier, MixupELoss, MixupERegressor
+from mixupe_sklearn import Draw, MixupELoss, MixupERegressor
 from mixupe_sklearn._inputs import normalise
 from mixupe_sklearn.modules import MLP
 
 CASES = [
-    MixupEClassifier(),
-    MixupEClassifier(penalty="directional", lam_per="sample"),
-    MixupEClassifier(mix_at="hidden", early_stopping=True),
-    MixupEClassifier(method="erm"),
+    paper_classifier(),
+    paper_classifier(penalty="directional", lam_per="sample"),
+    paper_classifier(mix_at="hidden", early_stopping=True),
+    paper_classifier(method="erm"),
     MixupERegressor(),
     MixupERegressor(early_stopping=True),
 ]
@@ -126,20 +127,20 @@ def test_a_class_weighted_up_is_predicted_more_often():
         1000, n_informative=4, weights=[0.9], flip_y=0.1, class_sep=0.5, random_state=0
     )
     counts = [
-        (MixupEClassifier(random_state=0, class_weight=w).fit(X, y).predict(X) == 1).mean()
+        (paper_classifier(random_state=0, class_weight=w).fit(X, y).predict(X) == 1).mean()
         for w in (None, {1: 3}, "balanced", {1: 100})
     ]
     assert counts == sorted(counts)
     assert counts[0] < counts[1] < counts[2] < counts[3]
-    by_sample = MixupEClassifier(random_state=0).fit(X, y, sample_weight=np.where(y == 1, 3, 1))
-    by_class = MixupEClassifier(random_state=0, class_weight={1: 3}).fit(X, y)
+    by_sample = paper_classifier(random_state=0).fit(X, y, sample_weight=np.where(y == 1, 3, 1))
+    by_class = paper_classifier(random_state=0, class_weight={1: 3}).fit(X, y)
     assert np.array_equal(by_sample.predict_proba(X), by_class.predict_proba(X))
 
 
 def test_balanced_gives_classes_equal_totals_also_under_sample_weights(small_digits):
     X, y = small_digits
     weight = np.random.default_rng(0).integers(1, 4, len(X)).astype(float)
-    estimator = MixupEClassifier(class_weight="balanced")
+    estimator = paper_classifier(class_weight="balanced")
     rows = estimator._rows(X, y, weight, is_new=True, learn=True)
     totals = np.bincount(rows.targets, weights=rows.weight)
     assert np.allclose(totals, totals[0])
@@ -147,7 +148,7 @@ def test_balanced_gives_classes_equal_totals_also_under_sample_weights(small_dig
 
 def test_a_class_of_weight_zero_is_known_and_never_learned(small_digits):
     X, y = small_digits
-    estimator = MixupEClassifier(class_weight={3: 0}, random_state=0).fit(X, y)
+    estimator = paper_classifier(class_weight={3: 0}, random_state=0).fit(X, y)
     assert 3 in estimator.classes_
     assert 3 not in estimator.predict(X)
 
@@ -156,17 +157,17 @@ def test_class_weight_for_several_labels(several_labels):
     X, Y = several_labels
     counts = []
     for class_weight in (None, [{0: 1, 1: 1}, {0: 1, 1: 1}, {0: 1, 1: 30}]):
-        classifier = MixupEClassifier(class_weight=class_weight, random_state=0, max_epochs=5)
+        classifier = paper_classifier(class_weight=class_weight, random_state=0, max_epochs=5)
         counts.append(classifier.fit(X, Y).predict(X)[:, 2].mean())
     assert counts[0] < counts[1]
-    balanced = MixupEClassifier(class_weight="balanced", random_state=0, max_epochs=5).fit(X, Y)
-    plain = MixupEClassifier(random_state=0, max_epochs=5).fit(X, Y)
+    balanced = paper_classifier(class_weight="balanced", random_state=0, max_epochs=5).fit(X, Y)
+    plain = paper_classifier(random_state=0, max_epochs=5).fit(X, Y)
     assert not np.array_equal(balanced.predict_proba(X), plain.predict_proba(X))
 
 
 def test_balanced_weights_of_several_labels_come_from_the_training_rows(several_labels):
     X, Y = several_labels
-    estimator = MixupEClassifier(class_weight="balanced")
+    estimator = paper_classifier(class_weight="balanced")
     rows = estimator._rows(X, Y, None, is_new=True, learn=True)
     # As scikit-learn does it: the product of the balanced weights of each label.
     assert np.allclose(rows.weight, normalise(compute_sample_weight("balanced", Y)))
@@ -180,7 +181,7 @@ def test_balanced_weights_of_several_labels_come_from_the_training_rows(several_
 def test_balanced_weights_where_a_later_call_lacks_a_class(small_digits):
     X, y = small_digits
     for part in (y > 0, y < 9):
-        classifier = MixupEClassifier(class_weight="balanced", max_epochs=1, warm_start=True)
+        classifier = paper_classifier(class_weight="balanced", max_epochs=1, warm_start=True)
         classifier.fit(X, y).fit(X[part], y[part], X_val=X, y_val=y)
         assert np.isfinite(classifier._class_factors).all()
         assert np.isfinite(classifier.history_[-1]["valid_loss"])
@@ -189,7 +190,7 @@ def test_balanced_weights_where_a_later_call_lacks_a_class(small_digits):
 def test_a_fold_may_lack_a_class_that_has_a_weight(small_digits):
     X, y = small_digits
     part = y > 0
-    estimator = MixupEClassifier(class_weight=dict.fromkeys(range(10), 2.0), max_epochs=1)
+    estimator = paper_classifier(class_weight=dict.fromkeys(range(10), 2.0), max_epochs=1)
     assert len(estimator.fit(X[part], y[part]).classes_) == 9
 
 
@@ -197,8 +198,8 @@ def test_rows_of_weight_zero_may_hold_anything(small_digits):
     X, y = small_digits[0].copy(), small_digits[1]
     weight = np.ones(len(X))
     weight[:10], X[:10] = 0, np.nan
-    kept = MixupEClassifier(max_epochs=2, random_state=0).fit(X, y, sample_weight=weight)
-    removed = MixupEClassifier(max_epochs=2, random_state=0).fit(X[10:], y[10:])
+    kept = paper_classifier(max_epochs=2, random_state=0).fit(X, y, sample_weight=weight)
+    removed = paper_classifier(max_epochs=2, random_state=0).fit(X[10:], y[10:])
     assert np.array_equal(kept.predict_proba(X[10:]), removed.predict_proba(X[10:]))
 
 
@@ -207,7 +208,7 @@ def test_validation_weights_count(small_digits):
     X_val, y_val = X[200:], y[200:]
     losses = []
     for weight in (None, np.where(y_val == 0, 50.0, 1.0)):
-        estimator = MixupEClassifier(random_state=0, max_epochs=2)
+        estimator = paper_classifier(random_state=0, max_epochs=2)
         estimator.fit(X[:200], y[:200], X_val=X_val, y_val=y_val, sample_weight_val=weight)
         losses.append([row["valid_loss"] for row in estimator.history_])
     assert losses[0] != losses[1]
