@@ -318,4 +318,7 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
     def _mean(self, logits) -> np.ndarray:
         """What the members predict together, (n_rows, n_outputs)."""
         means = self._member_means(logits)
-        return means[0] if len(means) == 1 else np.tensordot(self.member_weights_, means, axes=1)
+        if len(means) == 1:
+            return means[0]
+        # One after the other: a product's last bits would depend on how many rows there are.
+        return sum(weight * own for weight, own in zip(self.member_weights_, means, strict=True))

@@ -16,7 +16,8 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
 
     Mixup trains on random blends of two rows and of their labels; MixupE adds a penalty on the
     first directional derivative of the loss, which Mixup regularises only by implication. The
-    defaults are the network and the training of the paper's tabular experiments.
+    defaults are the ones that did best on validation rows of the paper's data sets;
+    ``MixupEClassifier(**preset("paper"))`` is a single network as the paper trains it.
 
     Parameters
     ----------
@@ -25,14 +26,14 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
     penalty : {"logit", "directional"}, default="logit"
         The paper's fast penalty from the logits, or its exact form, the derivative of the loss
         along the direction to the training mean.
-    alpha : float, default=0.05
+    alpha : float or sequence of float, default=(0.02, 0.2)
         Parameter of the Beta distribution that mixing weights are drawn from, *not* an L2 penalty
         as in ``MLPClassifier`` (that is ``weight_decay`` here). 0 means no mixing; larger values
-        mix more.
+        mix more. Members take several values in turn, and form a team for each.
     beta : float or None, default=None
         Second parameter of the Beta distribution; None means ``alpha``.
-    eta : float, default=1.0
-        Weight of the penalty; 0 is plain Mixup, exactly.
+    eta : float or sequence of float, default=1.0
+        Weight of the penalty; 0 is plain Mixup, exactly. Several values are taken in turn.
     penalty_fraction : float, default=1.0
         Share of each batch's rows, drawn at random, that the penalty is measured on: an unbiased
         estimate at a fraction of its extra time.
@@ -45,12 +46,13 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         Whether mixed and clean rows share one forward pass. It matters for modules with BatchNorm
         only, which then sees both together; False runs two passes, and only the mixed one moves
         the running statistics.
-    n_members : int, default=1
+    n_members : int, default=8
         Networks that are trained as one and whose predictions are averaged, each with its own
-        seeds. Values of ``alpha`` and ``eta`` are taken in turn.
-    module : str, class or callable, default="mlp"
-        The network: the name ``"mlp"``, a torch module class, or a function that returns a new
-        module. Arguments named ``n_features`` and ``n_outputs`` are filled in. It returns logits.
+        seeds. A module, device or callbacks of your own let them train one after the other.
+    module : str, class or callable, default="mlp-gelu"
+        The network: ``"mlp"`` is the paper's with ReLU, ``"mlp-gelu"`` the same with GELU; or a
+        torch module class, or a function that returns a new module. Arguments named
+        ``n_features`` and ``n_outputs`` are filled in. It returns logits.
     module_params : dict or None, default=None
         Further arguments of the module, for instance ``{"d_hidden": (256, 256)}``; see
         :class:`mixupe_sklearn.modules.MLP`.
@@ -58,30 +60,32 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         The optimizer, by name or as a torch class.
     optimizer_params : dict or None, default=None
         Further arguments of the optimizer, for instance ``{"momentum": 0.9}``.
-    lr : float, default=0.001
+    lr : float, default=0.005
         Learning rate.
-    lr_schedule : {"constant", "cosine", "onecycle"}, default="constant"
+    lr_schedule : {"constant", "cosine", "onecycle"}, default="cosine"
         How the learning rate moves from step to step of ``fit``: not at all, down to zero along
         half a cosine, or up for 30 % of the steps and then down. ``partial_fit`` does not know
         its last step and keeps the rate.
     weight_decay : float, default=0.0
         L2 penalty of the optimizer.
-    max_epochs : int, default=25
+    max_epochs : int, default=50
         Number of passes over the rows.
-    min_steps : int, default=0
+    min_steps : int, default=500
         Small tables are trained for more epochs than ``max_epochs``, up to this many steps.
     batch_size : int, default=100
         Rows a step.
     class_weight : dict, list of dicts, "balanced" or None, default=None
         Weight of each class, multiplied with ``sample_weight``; ``"balanced"`` gives all classes
         the same total. For several labels a row, a list with a dict for each label.
-    early_stopping : bool, default=False
+    early_stopping : bool, default=True
         Whether training stops when the validation loss no longer falls; the weights of the best
-        epoch are kept. The rows for it come from ``X_val``, else a share is set aside.
-    validation_fraction : float, default=0.1
+        epoch are kept. The rows for it come from ``X_val``, else a share is set aside: another
+        one by each member of a team. Teams are then weighed by these rows.
+    validation_fraction : float, default=0.25
         The share set aside, if ``early_stopping`` and no ``X_val`` is given.
     n_iter_no_change : int, default=10
-        Epochs without an improvement of at least ``tol`` before training stops early.
+        Looks at the validation loss without an improvement of at least ``tol`` before training
+        stops early. A look is an epoch, or several where there are more than a hundred.
     tol : float, default=1e-4
         Smallest fall of the validation loss that counts.
     warm_start : bool, default=False
@@ -110,16 +114,20 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
     ----------
     classes_ : ndarray of shape (n_classes,)
         Class labels; for multi-label targets the column numbers.
+    nets_ : list of MixupENet
+        The skorch net of each member; ``nets_[0].module_`` is its trained torch module.
     net_ : MixupENet
-        The skorch net; ``net_.module_`` is the trained torch module.
+        The first of them.
+    member_weights_ : ndarray of shape (n_members,)
+        What each member counts in ``predict_proba``; they sum to one.
     X_mean_ : ndarray of shape (n_features,)
         Training mean, subtracted from every row: the method's derivation asks for it. It stays
         that of the first call under ``partial_fit`` and ``warm_start``, since moving it would move
         the network's inputs.
     history_ : list of dict
-        What was recorded in each epoch, among it ``train_loss``, ``train_mixup_loss``,
-        ``train_penalty``, ``loss_scale``, ``dur`` (seconds), and ``valid_loss`` where there are
-        validation rows.
+        What was recorded in each epoch (means over members), among it ``train_loss``,
+        ``train_mixup_loss``, ``train_penalty``, ``loss_scale``, ``dur`` (seconds), and
+        ``valid_loss`` where there are validation rows.
     loss_curve_ : list of float
         Training loss of each epoch.
     n_iter_ : int
@@ -165,27 +173,27 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         *,
         method="mixupe",
         penalty="logit",
-        alpha=0.05,
+        alpha=(0.02, 0.2),
         beta=None,
         eta=1.0,
         penalty_fraction=1.0,
         lam_per="batch",
         mix_at="input",
         single_pass=True,
-        n_members=1,
-        module="mlp",
+        n_members=8,
+        module="mlp-gelu",
         module_params=None,
         optimizer="adam",
         optimizer_params=None,
-        lr=0.001,
-        lr_schedule="constant",
+        lr=0.005,
+        lr_schedule="cosine",
         weight_decay=0.0,
-        max_epochs=25,
-        min_steps=0,
+        max_epochs=50,
+        min_steps=500,
         batch_size=100,
         class_weight=None,
-        early_stopping=False,
-        validation_fraction=0.1,
+        early_stopping=True,
+        validation_fraction=0.25,
         n_iter_no_change=10,
         tol=1e-4,
         warm_start=False,

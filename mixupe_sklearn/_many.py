@@ -28,7 +28,15 @@ from mixupe_sklearn._training import as_tensors, check_weights, rows_a_pass
 
 # Members of one batch agree in these.
 SHARED = (
-    *("module_params", "optimizer", "max_epochs", "min_steps", "batch_size", "class_weight"),
+    *(
+        "module",
+        "module_params",
+        "optimizer",
+        "max_epochs",
+        "min_steps",
+        "batch_size",
+        "class_weight",
+    ),
     *("lam_per", "single_pass", "n_threads", "lr_schedule"),
 )
 OnEpoch = Callable[[int, list[Any]], Iterable[Any] | None]
@@ -57,9 +65,11 @@ def why_not_many(
     --------
     >>> import numpy as np
     >>> from mixupe_sklearn import MixupEClassifier
-    >>> why_not_many([MixupEClassifier(eta=0.0), MixupEClassifier()], np.eye(3))
-    >>> why_not_many([MixupEClassifier(early_stopping=True)], np.eye(3))
-    'early_stopping is on'
+    >>> from mixupe_sklearn import preset
+    >>> one = MixupEClassifier(**preset("paper"))
+    >>> why_not_many([one, MixupEClassifier(**preset("paper") | {"eta": 0.0})], np.eye(3))
+    >>> why_not_many([MixupEClassifier()], np.eye(3))
+    'n_members is above one, and they train as one by themselves'
     """
     if not all(isinstance(estimator, BaseMixupE) for estimator in estimators):
         return "not all are estimators of mixupe_sklearn"
@@ -79,7 +89,7 @@ def why_not_many(
 def _obstacles(estimator: Any) -> Iterable[str]:
     params = estimator.module_params if isinstance(estimator.module_params, Mapping) else {}
     found = {
-        "module is not 'mlp'": estimator.module != "mlp",
+        "module is not given by name": not isinstance(estimator.module, str),
         "dropout is on": params.get("dropout"),
         "batch_norm is on": params.get("batch_norm"),
         "optimizer is not given by name": not isinstance(estimator.optimizer, str),
@@ -145,9 +155,10 @@ def fit_many(
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from mixupe_sklearn import MixupEClassifier
+    >>> from mixupe_sklearn import MixupEClassifier, preset
     >>> X, y = load_iris(return_X_y=True)
-    >>> estimators = [MixupEClassifier(alpha=alpha, random_state=0) for alpha in (0.1, 0.4)]
+    >>> params = [preset("paper") | {"alpha": alpha, "random_state": 0} for alpha in (0.1, 0.4)]
+    >>> estimators = [MixupEClassifier(**own) for own in params]
     >>> [bool(fitted.score(X, y) > 0.8) for fitted in fit_many(estimators, X, y)]
     [True, True]
     """

@@ -23,14 +23,14 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
     penalty : {"logit", "directional"}, default="logit"
         The paper's fast penalty from the logits, or its exact form, the derivative of the loss
         along the direction to the training mean.
-    alpha : float, default=0.2
+    alpha : float or sequence of float, default=0.2
         Parameter of the Beta distribution that mixing weights are drawn from, *not* an L2 penalty
         as in ``MLPClassifier`` (that is ``weight_decay`` here). 0 means no mixing; larger values
-        mix more.
+        mix more. Members take several values in turn, and form a team for each.
     beta : float or None, default=None
         Second parameter of the Beta distribution; None means ``alpha``.
-    eta : float, default=0.01
-        Weight of the penalty; 0 is plain Mixup, exactly.
+    eta : float or sequence of float, default=0.01
+        Weight of the penalty; 0 is plain Mixup, exactly. Several values are taken in turn.
     penalty_fraction : float, default=1.0
         Share of each batch's rows, drawn at random, that the penalty is measured on: an unbiased
         estimate at a fraction of its extra time.
@@ -47,8 +47,9 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
         Networks that are trained as one and whose predictions are averaged, each with its own
         seeds. Values of ``alpha`` and ``eta`` are taken in turn.
     module : str, class or callable, default="mlp"
-        The network: the name ``"mlp"``, a torch module class, or a function that returns a new
-        module. Arguments named ``n_features`` and ``n_outputs`` are filled in. It returns logits.
+        The network: ``"mlp"`` is the paper's with ReLU, ``"mlp-gelu"`` the same with GELU; or a
+        torch module class, or a function that returns a new module. Arguments named
+        ``n_features`` and ``n_outputs`` are filled in. It returns predictions.
     module_params : dict or None, default=None
         Further arguments of the module, for instance ``{"d_hidden": (256, 256)}``; see
         :class:`mixupe_sklearn.modules.MLP`.
@@ -105,8 +106,12 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
     ----------
     y_mean_, y_scale_ : ndarray of shape (n_outputs,)
         What targets are standardised with.
+    nets_ : list of MixupENetRegressor
+        The skorch net of each member; ``nets_[0].module_`` is its trained torch module.
     net_ : MixupENetRegressor
-        The skorch net; ``net_.module_`` is the trained torch module.
+        The first of them.
+    member_weights_ : ndarray of shape (n_members,)
+        What each member counts in ``predict``; they sum to one.
     X_mean_ : ndarray of shape (n_features,)
         Training mean, subtracted from every row: the method's derivation asks for it. It stays
         that of the first call under ``partial_fit`` and ``warm_start``, since moving it would move

@@ -1,5 +1,6 @@
 """Parameters of an estimator: what they may be, and what each member gets of them."""
 
+import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping
@@ -14,7 +15,10 @@ from mixupe_sklearn._criterion import METHOD_RULES
 from mixupe_sklearn._schedule import SCHEDULES
 from mixupe_sklearn.modules import MLP
 
-MODULES: dict[str, Callable[..., torch.nn.Module]] = {"mlp": MLP}
+MODULES: dict[str, Callable[..., torch.nn.Module]] = {
+    "mlp": MLP,
+    "mlp-gelu": functools.partial(MLP, activation="gelu"),
+}
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,

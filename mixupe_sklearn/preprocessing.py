@@ -58,7 +58,7 @@ def _standard() -> list[tuple[str, Any]]:
     return [("simpleimputer", SimpleImputer()), ("standardscaler", StandardScaler())]
 
 
-def _holes_last(name: str, scaler: Any, *, with_std: bool = False) -> list[tuple[str, Any]]:
+def _holes_last(name: str, scaler: Any, *, with_std: bool = True) -> list[tuple[str, Any]]:
     """Scale, centre, and only then fill holes: the mean of raw numbers may be an outlier's."""
     centre = StandardScaler(with_std=with_std)
     return [(name, scaler), ("standardscaler", centre), ("simpleimputer", SimpleImputer())]
@@ -67,25 +67,27 @@ def _holes_last(name: str, scaler: Any, *, with_std: bool = False) -> list[tuple
 _SCALINGS: dict[str, Callable[[], list[tuple[str, Any]]]] = {
     "standard": _standard,
     "robust": lambda: _holes_last("clippingscaler", ClippingScaler()),
-    "quantile": lambda: _holes_last("quantilescaler", QuantileScaler(), with_std=True),
-    "splines": lambda: _holes_last("piecewiselinearencoder", PiecewiseLinearEncoder()),
+    "quantile": lambda: _holes_last("quantilescaler", QuantileScaler()),
+    "splines": lambda: _holes_last(
+        "piecewiselinearencoder", PiecewiseLinearEncoder(), with_std=False
+    ),
 }
 
 
 def make_preprocessor(
     *,
-    scaling="standard",
+    scaling="robust",
     handle_unknown="infrequent_if_exist",
     min_frequency=None,
     max_categories=None,
     sparse_threshold=0.3,
 ) -> ColumnTransformer:
-    """Make the preprocessing of the paper's tabular experiments.
+    """Make the preprocessing that turns raw columns into what the method wants.
 
-    Missing numbers become the column's mean, missing categories its most frequent value, and
-    categories are one-hot encoded. Numbers are then scaled to zero mean, which the method's
-    derivation asks for, and unit variance; ``scaling`` has other ways, all of mean zero. Dates
-    and spans of time are numbers of seconds.
+    Numbers are scaled to zero mean, which the method's derivation asks for, with outliers clipped
+    smoothly; ``scaling="standard"`` is the paper's. Missing numbers become the column's mean,
+    missing categories its most frequent value, and categories are one-hot encoded. Dates and spans
+    of time are numbers of seconds.
 
     A column counts as numbers or times by its type, or, if it holds objects, when all values that
     are there are such; anything else is a category: text, truth values, mixed types. A column
@@ -93,12 +95,12 @@ def make_preprocessor(
 
     Parameters
     ----------
-    scaling : {"standard", "robust", "quantile", "splines"}, default="standard"
+    scaling : {"standard", "robust", "quantile", "splines"}, default="robust"
         How numbers and times are scaled. ``"standard"``: to unit variance. ``"robust"``: by median
-        and interquartile range, clipped smoothly (``ClippingScaler``). ``"quantile"``: to a normal
-        distribution of unit variance (``QuantileScaler``). ``"splines"``: each column becomes
-        several, a piecewise-linear basis (``PiecewiseLinearEncoder``). For all but ``"standard"``
-        missing numbers become the mean after scaling.
+        and interquartile range, clipped smoothly (``ClippingScaler``), then to unit variance.
+        ``"quantile"``: to a normal distribution (``QuantileScaler``), then the same. ``"splines"``:
+        each column becomes several, a piecewise-linear basis (``PiecewiseLinearEncoder``). For all
+        but ``"standard"`` missing numbers become the mean after scaling.
     handle_unknown : str, default="infrequent_if_exist"
         What becomes of a category that was not in the training rows, as in
         :class:`~sklearn.preprocessing.OneHotEncoder`: it joins the rare ones, and where there are
