@@ -129,11 +129,10 @@ class CheckedRows(ABC):
     def _set_folds_aside(self, rows: Rows) -> Exam:
         """Let members set different rows aside, those of one team all that the team sets aside."""
         _check_enough(rows)
-        n_folds = self.n_members // n_teams(vars(self))
-        strata = self._strata(rows.targets)
-        exam = set_aside(rows, strata, n_folds, self.validation_fraction, self._split_seed)
-        n_each = n_teams(vars(self))
-        return Exam(rows, [exam.index[number // n_each] for number in range(self.n_members)])
+        folds = [number // n_teams(vars(self)) for number in range(self.n_members)]
+        strata, share = self._strata(rows.targets), self.validation_fraction
+        parts = set_aside(rows.n_rows, strata, folds[-1] + 1, share, self._split_seed)
+        return Exam(rows, [parts[fold] for fold in folds])
 
     def _set_aside(self, rows: Rows) -> list[Rows]:
         """Part the rows for early stopping, each class in its share where that can be done."""

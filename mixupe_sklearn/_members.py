@@ -62,25 +62,27 @@ class Exam:
     index: list[np.ndarray]
 
 
-def set_aside(rows: Rows, strata: np.ndarray | None, n_folds: int, share: float, seed: int) -> Exam:
-    """Set other rows aside for each of some members.
+def set_aside(
+    n_rows: int, strata: np.ndarray | None, n_folds: int, share: float, seed: int
+) -> list[np.ndarray]:
+    """Row numbers to set aside, others for each fold as long as there are enough.
 
     Parameters
     ----------
-    rows : Rows
-        All training rows.
+    n_rows : int
+        How many rows there are.
     strata : array of shape (n_rows,) or None
         Classes to be spread evenly.
     n_folds : int
-        How many members there are to set rows aside for.
+        How many folds are needed.
     share : float
-        The share that each sets aside; less where this is needed to give each its own.
+        The share of rows in each; less where this is needed to give each its own.
     seed : int
         Seed of the choice.
     """
-    n_parts = min(rows.n_rows, max(2, n_folds, round(1 / share)))  # one would be all rows
-    parts = deal(strata, rows.n_rows, n_parts, seed)
-    return Exam(rows, [parts[fold % n_parts] for fold in range(n_folds)])
+    n_parts = min(n_rows, max(2, n_folds, round(1 / share)))  # one would be all rows
+    parts = deal(strata, n_rows, n_parts, seed)
+    return [parts[fold % n_parts] for fold in range(n_folds)]
 
 
 class Watch:
@@ -148,17 +150,18 @@ class Watch:
 
     def finish(self) -> np.ndarray:
         """Take all members back to their best; return what each is to count, in sum one."""
-        n_folds = len(self.nets) // self.n_teams
         for net, state in zip(self.nets, self.kept, strict=True):
             if state is not None:
                 net.module_.load_state_dict(state)
-        # The rows of a fold are the same for all teams.
-        by_fold = self.losses.reshape(n_folds, self.n_teams, -1)
+        # The rows of a fold are the same for all teams; a last one may not have all of them.
+        n_whole = len(self.nets) // self.n_teams * self.n_teams
+        by_fold = self.losses[:n_whole].reshape(-1, self.n_teams, self.losses.shape[1])
         losses = by_fold.swapaxes(0, 1).reshape(self.n_teams, -1)
         if self.nets[0].criterion_.head == "squared":  # of a normal distribution
             losses = losses / max(2 * losses.mean(axis=1).min(), np.finfo(float).tiny)
-        weight = None if self.weight is None else self.weight[:: self.n_teams].ravel()
-        return np.tile(weigh(losses, weight), n_folds) / n_folds
+        weight = None if self.weight is None else self.weight[: n_whole : self.n_teams].ravel()
+        team = np.arange(len(self.nets)) % self.n_teams
+        return (weigh(losses, weight) / np.bincount(team))[team]
 
 
 def _copy(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -75,30 +75,26 @@ def n_teams(settings: Mapping[str, Any]) -> int:
 
     Examples
     --------
-    >>> n_teams({"alpha": (0.1, 0.5), "eta": 1.0})
+    >>> n_teams({"alpha": (0.1, 0.5), "eta": 1.0, "n_members": 8})
     2
     """
     values = (settings[name] for name in BY_MEMBER)
-    return math.lcm(*(len(value) for value in values if isinstance(value, (tuple, list))))
+    n_values = math.lcm(*(len(value) for value in values if isinstance(value, (tuple, list))))
+    return min(n_values, settings["n_members"])
 
 
-def _check_teams(settings: Mapping[str, Any]) -> None:
-    """Members must be shared out evenly among the values."""
+def _check_values(settings: Mapping[str, Any]) -> None:
     for name in BY_MEMBER:
         if isinstance(settings[name], (tuple, list)) and not len(settings[name]):
-            raise ValueError(f"Got {name}={settings[name]!r}, but expected a number, or several.")
-    if settings["n_members"] % n_teams(settings):
-        values = ", ".join(f"{name}={settings[name]!r}" for name in BY_MEMBER)
-        raise ValueError(
-            f"Got n_members={settings['n_members']} with {values}, but expected a multiple of "
-            f"{n_teams(settings)} members, which take the values in turn."
-        )
+            raise ValueError(
+                f"Got {name}={settings[name]!r}, but expected a number >= 0, or several of them."
+            )
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
     """Raise one sentence for the first parameter that is not what it should be."""
     check_rules(settings, TRAINING_RULES)
-    _check_teams(settings)
+    _check_values(settings)
     for number in range(n_teams(settings)):
         check_rules(of_member(settings, number), METHOD_RULES)
     _check_schedule(settings)
