@@ -1,9 +1,9 @@
-"""Which alpha and eta to start with: ``python -m benchmarks.defaults``.
+"""Which alpha and eta go with the paper's other settings: ``python -m benchmarks.defaults``.
 
 Every pair of the paper's grid is ranked on each data set by its validation error over the five
 splits (ties share their ranks), and the pair with the lowest average rank over the data sets is
-the default of ``MixupEClassifier``. Test errors are not looked at. The rows are those of the
-tabular benchmark.
+that of ``preset("paper")``. Test errors are not looked at. The rows are those of the tabular
+benchmark.
 """
 
 import argparse

@@ -34,7 +34,7 @@ from benchmarks._tabular.fits import prepare
 from benchmarks._tabular.metrics import measure
 from benchmarks._tabular.protocol import Split, splits_of
 from benchmarks._tabular.running import commit, versions_of
-from mixupe_sklearn import MixupEClassifier
+from mixupe_sklearn import MixupEClassifier, preset
 from mixupe_sklearn.datasets import EMBEDDED, Table, load_embedded
 
 ROWS = pathlib.Path(__file__).parent / "results" / "penalty_fraction.csv"
@@ -86,7 +86,7 @@ def load(name: str, cache_dir: pathlib.Path | None = None) -> Table:
 
 def params_of(setting: str, candidate: str) -> str:
     """What a candidate trains with, as rows hold it: a fit with other defaults is another fit."""
-    model = MixupEClassifier(**SETTINGS[setting], **CANDIDATES[candidate])
+    model = MixupEClassifier(**(preset("paper") | SETTINGS[setting] | CANDIDATES[candidate]))
     names = ("method", "alpha", "eta", "penalty_fraction", "lr", "max_epochs", "batch_size")
     return json.dumps({name: getattr(model, name) for name in names})
 
@@ -117,7 +117,7 @@ def run_job(job: Job) -> Row:
     table, split, setting, candidate = job
     data = prepare(table, split)
     seed = split.seed + (1000 if candidate == AGAIN else 0)
-    params = SETTINGS[setting] | CANDIDATES[candidate]
+    params = preset("paper") | SETTINGS[setting] | CANDIDATES[candidate]
     model = MixupEClassifier(**params, random_state=seed, device="cpu")
     with warnings.catch_warnings():
         # The paper's batch is 100 rows, however few there are.

@@ -23,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.search_speed import append_rows, load_data, names_of_data, stamp
-from mixupe_sklearn import MixupEClassifier, MixupESearchCV
+from mixupe_sklearn import MixupEClassifier, MixupESearchCV, preset
 
 # The first is what the others are compared with.
 PRUNERS = ("none", "auto", "hyperband")
@@ -42,8 +42,9 @@ def search_once(name: str, pruner: Any, seed: int, n_trials: int, max_epochs: in
     """Search, fit the best, and measure: one row."""
     X, y = load_data(name)
     X, X_test, y, y_test = train_test_split(X, y, train_size=N_ROWS, random_state=0, stratify=y)
+    params = preset("paper") | {"max_epochs": max_epochs}
     search = MixupESearchCV(
-        make_pipeline(StandardScaler(), MixupEClassifier(max_epochs=max_epochs)),
+        make_pipeline(StandardScaler(), MixupEClassifier(**params)),
         n_trials=n_trials,
         cv=3,
         pruner=pruner,

@@ -48,7 +48,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from benchmarks._tabular.running import commit
-from mixupe_sklearn import MixupEClassifier, MixupESearchCV, __version__
+from mixupe_sklearn import MixupEClassifier, MixupESearchCV, __version__, preset
 from mixupe_sklearn._search.space import PAPER_ALPHAS, PAPER_ETAS
 from mixupe_sklearn.modules import MLP
 
@@ -221,7 +221,7 @@ def search_batched(problem: Problem, grids: Sequence[Grid]) -> tuple[Scores, lis
     seeds: list[int] = []
     for grid in grids:
         search = MixupESearchCV(
-            MixupEClassifier(max_epochs=problem.max_epochs),
+            MixupEClassifier(**preset("paper") | {"max_epochs": problem.max_epochs}),
             grid,
             n_repeats=problem.n_seeds,
             cv=[problem.split],
@@ -259,7 +259,7 @@ def search_one_by_one(
 
 def candidates(problem: Problem, seeds: list[int]) -> dict[str, Callable[[list[Grid]], Scores]]:
     """What is compared, by name: each runs the grids that it is given."""
-    ours = MixupEClassifier(max_epochs=problem.max_epochs)
+    ours = MixupEClassifier(**preset("paper") | {"max_epochs": problem.max_epochs})
     plain = listing_net(problem)
     return {
         "batched": lambda grids: search_batched(problem, grids)[0],

@@ -19,6 +19,7 @@ from functools import partial
 import pandas as pd
 
 from benchmarks._tabular.options import check, folder_of, parser
+from benchmarks._tabular.own import OWN
 from benchmarks._tabular.peers import check_peers
 from benchmarks._tabular.protocol import TRAINING, params_text
 from benchmarks._tabular.report import make_report
@@ -72,6 +73,8 @@ def plan_of(options: argparse.Namespace) -> Plan:
     methods = list(dict.fromkeys(options.methods))
     if options.peers is not None:
         methods += [name for name in check_peers(options.peers) if name not in methods]
+    if not methods:
+        raise ValueError("Got --methods without names, but expected some, or --peers.")
     training = TRAINING | {"max_epochs": options.epochs}
     return Plan(
         methods, options.grid, options.splits, options.seeds, training, options.retry_failed
@@ -150,10 +153,14 @@ def read_commands(folder: pathlib.Path) -> str:
 def of_protocol(rows: pd.DataFrame, options: argparse.Namespace) -> pd.DataFrame:
     """Rows of the protocol that is asked for: figures of different ones are not comparable.
 
-    Of a data set whose content has changed, the newest counts.
+    Of a data set whose content has changed, the newest counts; so it is with the settings of our
+    own defaults.
     """
     training = plan_of(options).training
-    params = {method: params_text(method, training) for method in rows["method"].unique()}
+    params = {
+        method: newest_params(rows, method) if method in OWN else params_text(method, training)
+        for method in rows["method"].unique()
+    }
     is_wanted = rows["splits"].str.startswith(options.splits)
     is_wanted &= rows["params"] == rows["method"].map(params)
     newest = rows[is_wanted].groupby(["dataset", "splits"])["data"].last()
@@ -162,11 +169,16 @@ def of_protocol(rows: pd.DataFrame, options: argparse.Namespace) -> pd.DataFrame
     n_others = int((~is_wanted).sum())
     if n_others:
         print(
-            f"Note: {n_others} rows of other splits, numbers of epochs or contents of a data set "
-            f"are not part of this report.",
+            f"Note: {n_others} rows of other splits, numbers of epochs or contents of a data set, "
+            f"or of older defaults, are not part of this report.",
             file=sys.stderr,
         )
     return rows[is_wanted].reset_index(drop=True)
+
+
+def newest_params(rows: pd.DataFrame, method: str) -> str:
+    """What a method of ours was run with last: a report of old rows tells of what they are."""
+    return rows.loc[rows["method"] == method, "params"].iloc[-1]
 
 
 def publish_rows(options: argparse.Namespace, rows: pd.DataFrame, folder: pathlib.Path) -> int:

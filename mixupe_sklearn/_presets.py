@@ -16,7 +16,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "mix_at": "input",
         "n_members": 1,
         "module": "mlp",
-        "module_params": {"d_hidden": (128, 128), "activation": "relu"},
+        "module_params": None,  # two hidden layers of 128 with ReLU
         "optimizer": "adam",
         "lr": 0.001,
         "lr_schedule": "constant",
@@ -52,5 +52,4 @@ def preset(name: str) -> dict[str, Any]:
     25
     """
     check_rules({"name": name}, {"name": Choice(tuple(PRESETS))})
-    params = PRESETS[name]
-    return {**params, "module_params": dict(params["module_params"])}
+    return dict(PRESETS[name])

@@ -5,4 +5,4 @@ from mixupe_sklearn import MixupEClassifier, preset
 
 def paper_classifier(**params):
     """The paper's settings, and what a test changes of them."""
-    return MixupEClassifier(**preset("paper") | {"module_params": None} | params)
+    return MixupEClassifier(**preset("paper") | params)

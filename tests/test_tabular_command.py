@@ -14,7 +14,7 @@ from openml_desk import KEY, Desk, refold
 
 from benchmarks import tabular
 from benchmarks._tabular.rows import RowsFile, read_rows
-from mixupe_sklearn import MixupEClassifier
+from mixupe_sklearn import MixupEClassifier, preset
 
 ROOT = pathlib.Path(__file__).parents[1]
 QUICK = ["--seeds", "2", "--epochs", "2", "--grid", "reduced", "--jobs", "1", "--quiet"]
@@ -68,8 +68,27 @@ def test_methods_peers_and_the_default_grid(tmp_path, capsys):
     rows = read_rows(out / "rows.csv")
     assert (rows["error"] == "").all()
     assert set(rows["method"]) == {"mixupe", "manifold-mixup", "logistic", "random-forest"}
-    assert rows[rows["method"] == "mixupe"]["eta"].unique() == [MixupEClassifier().eta]
+    assert rows[rows["method"] == "mixupe"]["eta"].unique() == [preset("paper")["eta"]]
     assert len(rows) == 8
+
+
+def test_our_defaults_and_peers_run_without_the_papers_methods(tmp_path, capsys, monkeypatch):
+    few = ["--names", "iris", "--seeds", "1", "--epochs", "1", "--jobs", "1", "--quiet"]
+    few += ["--output", tmp_path]
+    assert run_command(*few, "--methods", "--peers", "logistic") == 0
+    assert run_command(*few, "--methods", "mixupe-default") == 0
+    rows = read_rows(tmp_path / "rows.csv")
+    assert rows["method"].tolist() == ["logistic", "mixupe-default"]
+    assert (rows["error"] == "").all()
+    # Under other defaults it is another fit, and the report tells of the newest.
+    monkeypatch.setitem(MixupEClassifier.__init__.__kwdefaults__, "max_epochs", 3)
+    capsys.readouterr()
+    assert run_command("--output", tmp_path, "--report-only") == 0
+    assert "Note:" not in capsys.readouterr().err
+    assert run_command(*few, "--methods", "mixupe-default") == 0
+    assert "Note: 1 rows of" in capsys.readouterr().err
+    assert len(read_rows(tmp_path / "rows.csv")) == 3
+    assert r'"max\_epochs": 3,' in (tmp_path / "report.md").read_text()
 
 
 def test_the_report_can_be_made_again_from_the_rows(tmp_path, capsys):
@@ -99,6 +118,7 @@ def test_the_report_can_be_made_again_from_the_rows(tmp_path, capsys):
         (["--source", "openml", "--publish"], "Got no API key"),
         (["--report-only"], "but found no"),
         (["--peers", "xgbost"], "xgbost"),
+        (["--methods"], "Got --methods without names, but expected some, or --peers."),
         (["--scheduler", "tcp://127.0.0.1:9", "--names", "iris"], "tcp://127.0.0.1:9"),
         (["--source", "openml", "--tasks", "59", "--offline", "--cache-dir", "."], "task_id=59"),
     ],

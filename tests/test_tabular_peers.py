@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.metrics import balanced_accuracy_score, log_loss
+from sklearn.metrics import balanced_accuracy_score, brier_score_loss, log_loss
 from sklearn.model_selection import train_test_split
 
 from benchmarks._tabular import peers
@@ -96,6 +96,9 @@ def test_metrics_agree_with_scikit_learn():
     assert found["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(y, predicted))
     positions = [list(classes).index(label) for label in y]
     assert found["ece"] == expected_calibration_error(positions, proba)
+    assert found["brier"] == pytest.approx(
+        brier_score_loss(y, proba, labels=classes, scale_by_half=False)
+    )
 
 
 def test_the_order_of_a_models_classes_makes_no_difference():

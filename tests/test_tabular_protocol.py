@@ -1,5 +1,6 @@
 """The benchmark's protocol: grids, splits, what a row says, and runs that end early."""
 
+import json
 import os
 import pathlib
 import signal
@@ -15,7 +16,8 @@ import pytest
 import tabular_programs as programs
 from sklearn.metrics import log_loss
 
-from benchmarks._tabular.fits import estimator_of, prepare, run_job
+from benchmarks._tabular.fits import estimator_of, few_rows_allowed, prepare, run_job
+from benchmarks._tabular.own import OWN, settings_of
 from benchmarks._tabular.protocol import (
     METHODS,
     TRAINING,
@@ -23,12 +25,13 @@ from benchmarks._tabular.protocol import (
     Job,
     configs_of,
     jobs_of,
+    params_text,
     splits_of,
 )
 from benchmarks._tabular.rows import KEY, RowsFile, key_of, read_rows
 from benchmarks._tabular.running import Item, Plan, run, versions_of
 from benchmarks._tabular.workers import LostWorkersError
-from mixupe_sklearn import MixupEClassifier
+from mixupe_sklearn import MixupEClassifier, make_mixupe_pipeline, preset
 from mixupe_sklearn.datasets import Table, load_embedded
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -114,9 +117,70 @@ def test_two_tasks_of_one_data_set_do_not_share_rows():
 
 
 def test_rows_of_the_default_grid_hold_the_numbers_themselves():
-    classifier = MixupEClassifier()
-    assert configs_of("mixupe", "default") == [Config("mixupe", classifier.alpha, classifier.eta)]
-    assert configs_of("mixup", "default") == [Config("mixup", classifier.alpha)]
+    paper = preset("paper")
+    assert configs_of("mixupe", "default") == [Config("mixupe", paper["alpha"], paper["eta"])]
+    assert configs_of("mixup", "default") == [Config("mixup", paper["alpha"])]
+
+
+@pytest.mark.parametrize("method", OWN)
+def test_our_classifier_as_it_comes_is_one_configuration(method):
+    for grid in ("paper", "reduced", "default"):
+        assert configs_of(method, grid) == [Config(method)]
+    assert params_text(method, QUICK) == params_text(method, TRAINING)
+
+
+@pytest.fixture
+def other_default(monkeypatch):
+    """A constructor whose default number of epochs is another one."""
+    monkeypatch.setitem(MixupEClassifier.__init__.__kwdefaults__, "max_epochs", 3)
+
+
+def test_rows_say_what_the_defaults_were(other_default):
+    params = json.loads(params_text("mixupe-default", {}))
+    assert params["set"] == {"classifier": {}, "preprocessor": {}}
+    assert params["all"]["classifier"]["max_epochs"] == 3
+
+
+def test_rows_of_other_defaults_are_other_rows(request):
+    before = {name: params_text(name, {}) for name in (*OWN, "mixupe")}
+    request.getfixturevalue("other_default")
+    assert params_text("mixupe-default", {}) != before["mixupe-default"]
+    # What the paper's settings pin is not moved by defaults.
+    assert params_text("mixupe-paper", {}) == before["mixupe-paper"]
+    assert params_text("mixupe", {}) == before["mixupe"]
+
+
+def test_the_papers_networks_do_not_follow_the_defaults(other_default):
+    for classifier in (
+        estimator_of(Config("mixupe", 0.1, 0.1), 0, {}),
+        settings_of("mixupe-paper").make(0)["classifier"],
+    ):
+        assert (classifier.max_epochs, classifier.n_members) == (25, 1)
+    assert settings_of("mixupe-default").make(0)["classifier"].max_epochs == 3
+
+
+def test_a_row_of_our_defaults_is_that_of_the_pipeline_as_it_comes():
+    table = load_embedded("iris")
+    split = splits_of(table, "holdout", 2)[1]
+    row = run_job(Job(table, split, (Config("mixupe-default"),), QUICK, "paper"))[0]
+    assert row.get("error", "") == ""
+    pipeline = make_mixupe_pipeline(random_state=1, device="cpu", n_threads=1)
+    with few_rows_allowed():
+        pipeline.fit(table.X.iloc[split.train], table.y[split.train])
+    X, y = table.X.iloc[split.test], table.y[split.test]
+    assert row["test_error"] == pytest.approx(100 * (1 - pipeline.score(X, y)), rel=1e-5)
+    assert row["test_log_loss"] == pytest.approx(log_loss(y, pipeline.predict_proba(X)), rel=1e-4)
+
+
+def test_the_papers_preset_is_the_papers_pair_in_the_papers_protocol():
+    table = load_embedded("wine")
+    split = splits_of(table, "holdout", 1)[0]
+    pair = configs_of("mixupe", "default")
+    ours = run_job(Job(table, split, (Config("mixupe-paper"),), TRAINING, "paper"))[0]
+    theirs = run_job(Job(table, split, tuple(pair), TRAINING, "default"))[0]
+    for name in ("valid_error", "test_error"):
+        assert ours[name] == theirs[name]
+    assert ours["test_log_loss"] == pytest.approx(theirs["test_log_loss"], rel=1e-3)
 
 
 def test_a_table_without_folds_has_no_task_splits():

@@ -12,9 +12,11 @@ from tabular_rows import make_row, make_rows
 
 from benchmarks._tabular.protocol import TRAINING, configs_of
 from benchmarks._tabular.report import make_report, paper
+from benchmarks._tabular.report.defaults import against_sheet, rank_defaults, standing
 from benchmarks._tabular.report.formats import as_latex, as_terminal
-from benchmarks._tabular.report.results import choose
+from benchmarks._tabular.report.results import LABELS, choose
 from benchmarks._tabular.report.sheets import Cell, Column, Sheet
+from benchmarks._tabular.report.styles import styles_of
 
 NASTY = "<b>&_|"
 
@@ -180,6 +182,96 @@ def test_two_kinds_of_ranks_stand_side_by_side(tmp_path):
     text = make_report(rows, tmp_path).markdown.read_text()
     assert "Friedman's test of 3 methods on 7 data sets" in text
     assert "Friedman's test of 4 methods on 5 data sets" in text
+
+
+def rows_as_they_come(errors, seconds, n_splits):
+    """One row per data set, split and method, with the given errors and times."""
+    return frame(
+        *(
+            make_row(
+                f"set {place}",
+                method,
+                split=split,
+                test_error=error,
+                fit_seconds=seconds[method][split],
+                train_losses="",
+            )
+            for method, own in errors.items()
+            for place, error in enumerate(own)
+            for split in range(n_splits)
+        )
+    )
+
+
+BEST = pd.DataFrame(
+    {
+        "mixupe-default": [1.0, 1.0, 1.0, 1.0, 3.0, 1.0],
+        "realmlp": 2.0,
+        "logistic": 9.0,
+        "erm": 0.0,
+    }
+)
+
+
+def test_ours_is_placed_among_those_that_come_with_defaults():
+    assert standing(rank_defaults(BEST)) == (
+        "As all 3 come, with their own defaults, MixupEClassifier() has the best average rank on 6 "
+        "data sets, 1.17; the next is RealMLP with 1.83. By Nemenyi's test at 5 % it differs "
+        "from: Logistic regression."
+    )
+    lines = [[cell.text for cell in row] for row in against_sheet(BEST).rows]
+    assert lines == [
+        ["Logistic regression", "1.33", "9.00", "-8.00", "6/0/0", "6"],
+        ["RealMLP", "1.33", "2.00", "-1.00", "5/0/1", "6"],
+    ]
+
+
+def test_a_place_behind_others_is_told_as_it_is():
+    assert (
+        "MixupEClassifier() has the second best average rank on 6 data sets, 2.00; the best is "
+        "RealMLP with 1.00." in standing(rank_defaults(BEST.assign(**{"mixupe-default": 5.0})))
+    )
+    shared = BEST.assign(**{"mixupe-default": 2.0})
+    assert "has the best (shared with 1) average rank" in standing(rank_defaults(shared))
+
+
+def test_our_defaults_on_too_few_data_sets_have_no_rank():
+    few = BEST.assign(**{"mixupe-default": [1.0, *[np.nan] * 5], "random-forest": 4.0})
+    assert rank_defaults(few) == (
+        "Ranks are left out: MixupEClassifier() ran on too few of the data sets."
+    )
+    assert rank_defaults(BEST.drop(columns="mixupe-default")) is None
+
+
+def test_times_of_a_fit_are_medians_over_splits_and_shares_of_others(tmp_path):
+    errors = {"mixupe-default": [1, 1], "realmlp": [2, 2], "hist-gradient-boosting": [3]}
+    seconds = {"mixupe-default": [1.0, 2.0, 90.0], "realmlp": [10.0, 20.0, 30.0]}
+    seconds["hist-gradient-boosting"] = [1.0, 1.0, 1.0]
+    rows = rows_as_they_come(errors, seconds, n_splits=3)
+    text = make_report(rows, tmp_path).markdown.read_text()
+    assert (
+        "A fit of MixupEClassifier() takes 0.10 of the time of RealMLP's (median over 2 data sets, "
+        "from 0.10 to 0.10) and is below it on 2, at or below 0.2 of it on 2." in text
+    )
+    assert "takes 2.00 of the time of Hist. gradient boosting's (median over 1 data sets" in text
+    assert "| set 1 | 0.10 |  | 2 |  | 20 |" in text
+    assert "| Median over data sets | 0.10 | 2.00 |" in text
+    assert "were timed in" not in text
+    rows.loc[rows["method"] == "realmlp", "run"] = "2026-02-03T04:05:06+00:00"
+    assert "were timed in 2 runs" in make_report(rows, tmp_path).markdown.read_text()
+
+
+def test_without_our_defaults_the_report_says_nothing_of_them(report):
+    for text in (report.terminal, report.markdown.read_text(), report.html.read_text()):
+        assert "As they come" not in text
+        assert "Time of a fit" not in text
+
+
+def test_every_method_has_a_colour_and_a_marker_of_its_own():
+    styles = styles_of(list(LABELS)).values()
+    assert len({style.light for style in styles}) == len({style.dark for style in styles})
+    assert len({style.light for style in styles}) == len(LABELS)
+    assert len({style.marker for style in styles}) == len(LABELS)
 
 
 def test_equal_rows_give_equal_bytes(tmp_path):

@@ -17,7 +17,7 @@ from benchmarks._speed.listing import train_listing
 from benchmarks._speed.sizes import LR, Size, make_table
 from benchmarks._speed.timing import Run
 from benchmarks.search_speed import Problem, listing_net
-from mixupe_sklearn import MixupEClassifier
+from mixupe_sklearn import MixupEClassifier, preset
 from mixupe_sklearn.modules import MLP
 
 # In the order of the table and of the plot.
@@ -70,7 +70,7 @@ def is_installed(name: str) -> bool:
 
 
 def our_classifier(size: Size, epochs: int, **params: Any) -> MixupEClassifier:
-    """Our estimator at a size, with its own defaults for all else."""
+    """Our estimator at a size: one network, with the paper's settings for all else."""
     given = {
         "module_params": {"d_hidden": (size.width, size.width)},
         "lr": LR,
@@ -79,7 +79,7 @@ def our_classifier(size: Size, epochs: int, **params: Any) -> MixupEClassifier:
         "device": "cpu",
         "random_state": 0,
     }
-    return MixupEClassifier(**(given | params))
+    return MixupEClassifier(**(preset("paper") | given | params))
 
 
 def scikit_learn_classifier(size: Size, epochs: int) -> MLPClassifier:
@@ -157,8 +157,8 @@ class Candidates:
             module__d_hidden=(self.size.width, self.size.width),
             batch_size=self.size.batch,
             lr=LR,
-            alpha=MixupEClassifier().alpha,
-            eta=MixupEClassifier().eta,
+            alpha=preset("paper")["alpha"],
+            eta=preset("paper")["eta"],
             **params,
         )
         net.fit(X, self.y)
@@ -172,8 +172,8 @@ class Candidates:
             batch=self.size.batch,
             epochs=self.epochs,
             lr=LR,
-            alpha=MixupEClassifier().alpha,
-            eta=MixupEClassifier().eta,
+            alpha=preset("paper")["alpha"],
+            eta=preset("paper")["eta"],
         )
 
     def _fit_realmlp(self, X: np.ndarray) -> None:

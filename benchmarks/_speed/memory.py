@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from mixupe_sklearn import MixupEClassifier
+from mixupe_sklearn import MixupEClassifier, preset
 
 STATUS = pathlib.Path("/proc/self/status")
 MEGABYTE = 2**20
@@ -111,7 +111,8 @@ def n_bytes_of(X: Any) -> int:
 
 def measure(kind: str, n_rows: int) -> dict[str, Any]:
     """MiB of the data, of fit at its peak, and of what predictions add."""
-    classifier = MixupEClassifier(max_epochs=1, batch_size=1_000, random_state=0)
+    params = preset("paper") | {"max_epochs": 1, "batch_size": 1_000}
+    classifier = MixupEClassifier(**params, random_state=0)
     small = KINDS[kind](5_000)  # so that what is imported on the way is not counted
     classifier.fit(small, np.arange(small.shape[0]) % N_CLASSES).predict_proba(small)
     base = memory_of_process()

@@ -2,7 +2,8 @@
 
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from benchmarks._tabular.metrics import measure
+from benchmarks._tabular.own import OWN, PAPER_INPUTS, paper_settings, settings_of
 from benchmarks._tabular.peers import make_peer
 from benchmarks._tabular.protocol import METHODS, Config, Job, Split
 from mixupe_sklearn import MixupEClassifier, make_preprocessor
@@ -36,7 +38,7 @@ def prepare(table: Table, split: Split) -> Prepared:
     parts = {name: getattr(split, name) for name in ("train", "valid", "test")}
     y = {name: table.y[rows] for name, rows in parts.items()}
     start = time.perf_counter()
-    preprocessor = make_preprocessor()
+    preprocessor = make_preprocessor(**PAPER_INPUTS)
     X = {"train": preprocessor.fit_transform(table.X.iloc[parts["train"]])}
     seconds = time.perf_counter() - start
     for name in ("valid", "test"):
@@ -88,27 +90,43 @@ class Watch:
 
 
 def estimator_of(config: Config, seed: int, training: Mapping[str, Any]) -> MixupEClassifier:
-    """The classifier of a configuration."""
-    return MixupEClassifier(**config.params, **training, random_state=seed, device="cpu")
+    """The classifier of a configuration: the paper's, but for what the method and training say."""
+    params = paper_settings().classifier | config.params | dict(training)
+    return MixupEClassifier(**params, random_state=seed, device="cpu")
 
 
 def run_job(job: Job) -> list[Row]:
     """Fit all configurations of a job: one row each, without versions; a failed fit says why."""
     try:
-        if job.configs[0].method in METHODS:
-            with warnings.catch_warnings():
-                # The paper's batch is 100 rows, however few there are.
-                warnings.filterwarnings("ignore", "Got .* training rows, fewer than batch_size")
+        with few_rows_allowed():
+            if job.configs[0].method in METHODS:
                 return _run_networks(job)
-        return [_run_peer(job, config) for config in job.configs]
+            return [_run_alone(job, config) for config in job.configs]
     except Exception as error:
-        return [job.identity(config) | {"error": _one_line(error)} for config in job.configs]
+        return [job.identity(config) | {"error": one_line(error)} for config in job.configs]
+
+
+@contextmanager
+def few_rows_allowed() -> Iterator[None]:
+    """Say nothing of a batch that is larger than the table: it is the paper's, of 100 rows."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Got .* training rows, fewer than batch_size")
+        yield
 
 
 @lru_cache
 def _warm_up() -> None:
     """Fit once without a clock: the first fit of a process loads what it needs."""
-    MixupEClassifier(max_epochs=1, device="cpu").fit(np.eye(4), [0, 0, 1, 1])
+    MixupEClassifier(**paper_settings().classifier, device="cpu").fit(np.eye(4), [0, 0, 1, 1])
+
+
+@lru_cache
+def warm_up_defaults() -> None:
+    """The same for the classifier as it comes, which may have more parts to load."""
+    X = np.random.default_rng(0).normal(size=(40, 4))
+    pipeline = settings_of("mixupe-default").make(seed=0)
+    pipeline.set_params(classifier__max_epochs=1, classifier__min_steps=0)
+    pipeline.fit(X, np.arange(40) % 2)
 
 
 def _run_networks(job: Job) -> list[Row]:
@@ -132,9 +150,9 @@ def _run_networks(job: Job) -> list[Row]:
     for config, model, result in zip(job.configs, models, results, strict=True):
         row = job.identity(config) | {"n_together": n_together}
         if isinstance(result, Exception):
-            row["error"] = _one_line(result)
+            row["error"] = one_line(result)
         else:
-            row |= _measured(model, data) | {"fit_seconds": _rounded(seconds + data.seconds)}
+            row |= _measured(model, data) | {"fit_seconds": rounded(seconds + data.seconds)}
             row["train_losses"] = _curve(epoch["train_loss"] for epoch in model.history_)
             row["test_losses"] = _curve(watch.losses[id(model)])
         rows.append(row)
@@ -151,46 +169,58 @@ def _fit_alone(model: Any, data: Prepared, watch: Watch) -> Any:
         return error
 
 
-def _run_peer(job: Job, config: Config) -> Row:
-    X, y, split = job.table.X, job.table.y, job.split
-    peer = make_peer(config.method, split.seed, training=dict(job.training))
+def _run_alone(job: Job, config: Config) -> Row:
+    if config.method in OWN:
+        warm_up_defaults()
+        model: Any = settings_of(config.method).make(job.split.seed)
+    else:
+        model = make_peer(config.method, job.split.seed, training=dict(job.training))
+    data = raw_rows(job.table, job.split)
+    seconds = fit_seconds(model, data)
+    row = job.identity(config) | _measured(model, data)
+    return row | {"fit_seconds": seconds, "n_together": 1}
+
+
+def fit_seconds(model: Any, data: Prepared) -> float:
+    """Fit on the training rows: how long it takes."""
     start = time.perf_counter()
-    peer.fit(X.iloc[split.train], y[split.train])
-    seconds = time.perf_counter() - start
-    parts = {"valid": split.valid, "test": split.test}
-    data = Prepared(
-        {name: X.iloc[rows] for name, rows in parts.items()},
-        {name: y[rows] for name, rows in parts.items()},
-        np.unique(y),
-        seconds=0.0,
-    )
-    row = job.identity(config) | _measured(peer, data)
-    return row | {"fit_seconds": _rounded(seconds), "n_together": 1}
+    model.fit(data.X["train"], data.y["train"])
+    return rounded(time.perf_counter() - start)
+
+
+def raw_rows(table: Table, split: Split) -> Prepared:
+    """Rows of one split as they come."""
+    parts = {name: getattr(split, name) for name in ("train", "valid", "test")}
+    X = {name: table.X.iloc[rows] for name, rows in parts.items()}
+    y = {name: table.y[rows] for name, rows in parts.items()}
+    return Prepared(X, y, np.unique(table.y), seconds=0.0)
 
 
 def _measured(model: Any, data: Prepared) -> Row:
     """Errors and losses of a fitted model, and how long it takes to predict the test rows."""
-    valid = measure(data.y["valid"], _proba(model, data.X["valid"]), model.classes_, data.classes)
-    start = time.perf_counter()
-    proba = _proba(model, data.X["test"])
-    seconds = time.perf_counter() - start
-    test = measure(data.y["test"], proba, model.classes_, data.classes)
+    valid, _ = measured_on(model, data, "valid")
+    test, seconds = measured_on(model, data, "test")
     return {
-        "valid_error": _rounded(valid["error"]),
-        "test_error": _rounded(test["error"]),
-        "valid_log_loss": _rounded(valid["log_loss"]),
-        "test_log_loss": _rounded(test["log_loss"]),
-        "test_balanced_accuracy": _rounded(test["balanced_accuracy"]),
-        "test_ece": _rounded(test["ece"]),
-        "predict_seconds": _rounded(seconds),
+        "valid_error": valid["error"],
+        "test_error": test["error"],
+        "valid_log_loss": valid["log_loss"],
+        "test_log_loss": test["log_loss"],
+        "test_balanced_accuracy": test["balanced_accuracy"],
+        "test_ece": test["ece"],
+        "predict_seconds": rounded(seconds),
     }
 
 
-def _proba(model: Any, X: Any) -> np.ndarray:
-    return np.asarray(model.predict_proba(X), dtype=float)
+def measured_on(model: Any, data: Prepared, part: str) -> tuple[dict[str, float], float]:
+    """Metrics of a fitted model on a part of the rows, and how long the prediction takes."""
+    start = time.perf_counter()
+    proba = np.asarray(model.predict_proba(data.X[part]), dtype=float)
+    seconds = time.perf_counter() - start
+    metrics = measure(data.y[part], proba, model.classes_, data.classes)
+    return {name: rounded(value) for name, value in metrics.items()}, seconds
 
 
-def _rounded(value: float, digits: int = 6) -> float:
+def rounded(value: float, digits: int = 6) -> float:
     """A number with so many significant digits: rows stay small."""
     return float(f"{value:.{digits}g}")
 
@@ -199,5 +229,6 @@ def _curve(losses: Any) -> str:
     return " ".join(f"{loss:.3g}" for loss in losses)
 
 
-def _one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
+    """An error as a row tells it."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:500]

@@ -26,7 +26,8 @@ def measure(y_true: Any, proba: Any, classes_of_model: Any, all_classes: Any) ->
     metrics : dict
         ``error`` in percent, ``log_loss`` (no probability counts as less than the precision of
         32-bit floats), ``balanced_accuracy`` (the mean recall of the classes that are in
-        `y_true`) and ``ece`` (:func:`expected_calibration_error`).
+        `y_true`), ``ece`` (:func:`expected_calibration_error`) and ``brier`` (the squared
+        distance from the one-hot class, between 0 and 2).
 
     Examples
     --------
@@ -49,6 +50,7 @@ def measure(y_true: Any, proba: Any, classes_of_model: Any, all_classes: Any) ->
             recall_score(y, predicted, labels=np.unique(y), average="macro")
         ),
         "ece": expected_calibration_error(y, spread),
+        "brier": float(((spread - np.eye(n_classes)[y]) ** 2).sum(axis=1).mean()),
     }
 
 

@@ -3,6 +3,7 @@
 import argparse
 import pathlib
 
+from benchmarks._tabular.own import OWN
 from benchmarks._tabular.protocol import GRIDS, METHODS, PAPER_METHODS, TRAINING
 from mixupe_sklearn.datasets import EMBEDDED
 
@@ -24,13 +25,14 @@ def parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _add_data(made.add_argument_group("data"))
+    add_data(made.add_argument_group("data"))
     _add_protocol(made.add_argument_group("protocol"))
     _add_running(made.add_argument_group("running"))
     return made
 
 
-def _add_data(group: argparse._ArgumentGroup) -> None:
+def add_data(group: argparse._ArgumentGroup) -> None:
+    """Options that say which data sets."""
     group.add_argument(
         "--source",
         choices=("embedded", "openml"),
@@ -46,7 +48,7 @@ def _add_data(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--cache-dir", type=pathlib.Path, metavar="DIR", help="openml: its cache")
     group.add_argument("--offline", action="store_true", help="openml: from the cache alone")
     group.add_argument(
-        "--timeout", type=_positive, default=60, help="openml: seconds a download may take (60)"
+        "--timeout", type=positive, default=60, help="openml: seconds a download may take (60)"
     )
     group.add_argument("--csv", type=pathlib.Path, metavar="FILE", help="a table of your own")
     group.add_argument("--target", metavar="COLUMN", help="csv: the column to predict")
@@ -55,11 +57,12 @@ def _add_data(group: argparse._ArgumentGroup) -> None:
 def _add_protocol(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--methods",
-        nargs="+",
-        choices=tuple(METHODS),
+        nargs="*",
+        choices=(*METHODS, *OWN),
         default=list(PAPER_METHODS),
         metavar="METHOD",
-        help=f"of {', '.join(METHODS)} (default: {' '.join(PAPER_METHODS)})",
+        help=f"of {', '.join((*METHODS, *OWN))} (default: {' '.join(PAPER_METHODS)}); without "
+        f"names none, for --peers alone",
     )
     group.add_argument(
         "--peers",
@@ -71,7 +74,7 @@ def _add_protocol(group: argparse._ArgumentGroup) -> None:
         "--grid",
         choices=(*GRIDS, "default"),
         default="paper",
-        help="alpha and eta: the paper's grid (default), a part of it, or the estimator's own",
+        help="alpha and eta: the paper's grid (default), a part of it, or the preset's one pair",
     )
     group.add_argument(
         "--splits",
@@ -79,14 +82,17 @@ def _add_protocol(group: argparse._ArgumentGroup) -> None:
         default="holdout",
         help="60 %% to train, 20 %% to choose, 20 %% to test (default), or the task's own folds",
     )
-    group.add_argument("--seeds", type=_positive, default=5, help="splits, with a seed each (5)")
+    group.add_argument("--seeds", type=positive, default=5, help="splits, with a seed each (5)")
     group.add_argument(
-        "--epochs", type=_positive, default=TRAINING["max_epochs"], help="epochs a fit (25)"
+        "--epochs",
+        type=positive,
+        default=TRAINING["max_epochs"],
+        help="epochs a fit (25), but for mixupe-default and mixupe-paper, which have their own",
     )
 
 
 def _add_running(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--jobs", type=_positive, default=2, help="processes, one thread each (2)")
+    group.add_argument("--jobs", type=positive, default=2, help="processes, one thread each (2)")
     group.add_argument("--scheduler", metavar="ADDRESS", help="run on this Dask cluster instead")
     group.add_argument(
         "--output",
@@ -106,18 +112,19 @@ def _add_running(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """A whole number of one at least."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"got {text!r}, but expected a whole number >= 1")
     return int(text)
 
 
-def check(options: argparse.Namespace) -> None:
-    """Refuse options that do not go together, in one sentence."""
+def check_data(options: argparse.Namespace) -> None:
+    """Refuse options of the data that do not go together, in one sentence."""
     is_openml = options.source == "openml"
     only_openml = ("tasks", "datasets", "suite", "cache_dir", "offline", "publish", "server")
     for name in only_openml:
-        if getattr(options, name) and not is_openml:
+        if getattr(options, name, None) and not is_openml:
             flag = "--" + name.replace("_", "-")
             raise ValueError(f"Got {flag}, but expected it with --source openml only.")
     if options.names and (is_openml or options.csv):
@@ -129,7 +136,12 @@ def check(options: argparse.Namespace) -> None:
             f"Got csv={options.csv} and target={options.target!r}, but expected both: "
             f"--csv FILE --target COLUMN."
         )
-    if options.splits == "task" and not is_openml:
+
+
+def check(options: argparse.Namespace) -> None:
+    """Refuse options that do not go together, in one sentence."""
+    check_data(options)
+    if options.splits == "task" and options.source != "openml":
         raise ValueError("Got --splits task, but expected it with --source openml only.")
     if options.server and not options.publish:
         raise ValueError("Got --server, but expected it with --publish only.")

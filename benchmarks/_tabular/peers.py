@@ -19,6 +19,7 @@ from sklearn.preprocessing import LabelEncoder
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from benchmarks._tabular.own import PAPER_INPUTS
 from mixupe_sklearn import make_preprocessor
 from mixupe_sklearn._random import seeded
 from mixupe_sklearn.preprocessing import read_columns, select_columns
@@ -116,6 +117,10 @@ def _mlp(params: Params, features: Any, seed: int, n_jobs: int) -> Any:
     return MLPClassifier(**params, random_state=seed)
 
 
+def _default_mlp(params: Params, features: Any, seed: int, n_jobs: int) -> Any:
+    return MLPClassifier(**params, random_state=seed)
+
+
 def _random_forest(params: Params, features: Any, seed: int, n_jobs: int) -> Any:
     return RandomForestClassifier(**params, random_state=seed, n_jobs=n_jobs)
 
@@ -168,6 +173,10 @@ class Recipe(NamedTuple):
     package: str = "scikit-learn"
 
 
+def _scaled() -> Any:
+    return make_preprocessor(**PAPER_INPUTS)
+
+
 def _few_levels() -> TypedFrame:
     return TypedFrame(max_levels=255)  # scikit-learn's limit: a level is a bin
 
@@ -181,12 +190,11 @@ def _filled_levels() -> TypedFrame:
 
 
 PEERS: dict[str, Recipe] = {
-    "logistic": Recipe(make_preprocessor, _logistic, {"max_iter": 1000}),
+    "logistic": Recipe(_scaled, _logistic, {"max_iter": 1000}),
     # The paper's network, without weight decay; its training is that of the other networks.
-    "mlp-sklearn": Recipe(
-        make_preprocessor, _mlp, {"hidden_layer_sizes": [128, 128], "alpha": 0.0}
-    ),
-    "random-forest": Recipe(make_preprocessor, _random_forest, {}),
+    "mlp-sklearn": Recipe(_scaled, _mlp, {"hidden_layer_sizes": [128, 128], "alpha": 0.0}),
+    "mlp-sklearn-default": Recipe(_scaled, _default_mlp, {}),
+    "random-forest": Recipe(_scaled, _random_forest, {}),
     "hist-gradient-boosting": Recipe(
         _few_levels, _hist_gradient_boosting, {"categorical_features": "from_dtype"}
     ),

@@ -6,7 +6,6 @@ how rows are split; here each seed has a split of its own, 60 % to train, 20 % t
 20 % to test.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,11 +15,11 @@ import pandas as pd
 from sklearn.model_selection import train_test_split
 
 from benchmarks._tabular import peers
-from mixupe_sklearn import MixupEClassifier
+from benchmarks._tabular.own import OWN, as_json, own_params, paper_settings
 from mixupe_sklearn._search.space import PAPER_ALPHAS, PAPER_ETAS, READ_BY
 from mixupe_sklearn.datasets import Table
 
-# What each method sets in the estimator.
+# What each method sets in the estimator, besides the paper's preset.
 METHODS: dict[str, dict[str, Any]] = {
     "erm": {"method": "erm"},
     "mixup": {"method": "mixup"},
@@ -113,8 +112,8 @@ def configs_of(method: str, grid: str) -> list[Config]:
     [Config(method='erm', alpha=None, eta=None)]
     """
     read = READ_BY[METHODS[method]["method"]] if method in METHODS else ()
-    # Rows hold the numbers themselves: the estimator's defaults may change.
-    values = GRIDS.get(grid) or {name: (getattr(MixupEClassifier(), name),) for name in read}
+    # Rows hold the numbers themselves: a preset may change.
+    values = GRIDS.get(grid) or {name: (paper_settings().classifier[name],) for name in read}
     alphas = values["alpha"] if "alpha" in read else (None,)
     etas = values["eta"] if "eta" in read else (None,)
     return [Config(method, alpha, eta) for alpha in alphas for eta in etas]
@@ -175,8 +174,10 @@ def params_text(method: str, training: Mapping[str, Any]) -> str:
     >>> params_text("erm", {"max_epochs": 3}), params_text("random-forest", {"max_epochs": 3})
     ('{"max_epochs": 3}', '{}')
     """
+    if method in OWN:
+        return as_json(own_params(method))
     params = training if method in METHODS else peers.params_of(method, training)
-    return json.dumps(dict(params), sort_keys=True)
+    return as_json(dict(params))
 
 
 def identity(

@@ -3,16 +3,17 @@
 import pathlib
 import platform
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, Protocol
 
 from tqdm.auto import tqdm
 
+from benchmarks._tabular.fits import Row, run_job
 from benchmarks._tabular.protocol import TRAINING, Job, jobs_of, splits_of
-from benchmarks._tabular.rows import Key, RowsFile, key_of
+from benchmarks._tabular.rows import Key, key_of
 from benchmarks._tabular.workers import workers
 from mixupe_sklearn.datasets import Table
 
@@ -20,6 +21,34 @@ ROOT = pathlib.Path(__file__).parents[2]
 LIBRARIES = ("mixupe-sklearn", "torch", "scikit-learn", "skorch", "numpy", "pandas")
 # Written beside the others by the rows of a peer that comes from one of these.
 LIBRARY_OF = {name: name for name in ("xgboost", "lightgbm", "catboost")} | {"realmlp": "pytabkit"}
+
+
+class Work(Protocol):
+    """What ``run`` asks of a plan."""
+
+    @property
+    def methods(self) -> Sequence[str]:
+        """Methods whose libraries' versions are noted."""
+
+    @property
+    def retry_failed(self) -> bool:
+        """Whether fits that have failed are run again."""
+
+    def open_jobs(self, table: Table, done: set[Key]) -> list[Any]:
+        """Units of work on a table that are not done yet; from now on they count as done."""
+
+    def run_job(self, job: Any) -> list[Row]:
+        """Do a unit of work: its rows."""
+
+
+class File(Protocol):
+    """What ``run`` asks of a file of rows."""
+
+    def keys(self, *, with_failed: bool = True) -> set[Key]:
+        """Keys of the fits that are there already."""
+
+    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write rows to the disk, all or none."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +61,28 @@ class Plan:
     n_seeds: int = 5
     training: dict[str, Any] = field(default_factory=lambda: dict(TRAINING))
     retry_failed: bool = False
+
+    def open_jobs(self, table: Table, done: set[Key]) -> list[Job]:
+        """Units of work on a table that are not done yet; from now on they count as done."""
+        splits = splits_of(table, self.splits, self.n_seeds)
+        jobs = list(
+            jobs_of(
+                table,
+                splits,
+                self.methods,
+                self.grid,
+                self.training,
+                is_done=lambda fit: key_of(fit) in done,
+            )
+        )
+        # A data set may be asked for twice, by its task and by a suite, say.
+        done |= {key_of(job.identity(config)) for job in jobs for config in job.configs}
+        return jobs
+
+    @staticmethod
+    def run_job(job: Job) -> list[Row]:
+        """Do a unit of work: its rows."""
+        return run_job(job)
 
 
 @dataclass(frozen=True)
@@ -67,8 +118,8 @@ def versions_of(methods: Sequence[str] = ()) -> str:
 
 def run(
     items: Sequence[Item],
-    plan: Plan,
-    file: RowsFile,
+    plan: Work,
+    file: File,
     *,
     n_jobs: int = 1,
     scheduler: str | None = None,
@@ -86,10 +137,11 @@ def run(
     done = file.keys(with_failed=not plan.retry_failed)
     costs, not_run = _look_at(items, plan, set(done), is_shown)
     wanted = [item for item, cost in zip(items, costs, strict=True) if cost]
-    with workers(n_jobs, scheduler) as crew, _bar(sum(costs), is_shown) as bar:
+    with workers(n_jobs, scheduler, plan.run_job) as crew, _bar(sum(costs), is_shown) as bar:
         for number, (cost, rows) in enumerate(crew.run(_all_jobs(wanted, plan, done, not_run))):
             file.add(row | note for row in rows)
-            bar.set_postfix_str(f"{rows[-1]['dataset']} {rows[-1]['method']}", refresh=False)
+            what = rows[-1].get("method") or rows[-1]["candidate"]
+            bar.set_postfix_str(f"{rows[-1]['dataset']} {what}", refresh=False)
             if number == 0:  # the clock begins when the processes are there
                 bar.reset(total=bar.total - cost)
             else:
@@ -97,33 +149,15 @@ def run(
     return not_run
 
 
-def open_jobs(table: Table, plan: Plan, done: set[Key]) -> list[Job]:
-    """Units of work on a table that are not done yet; from now on they count as done."""
-    splits = splits_of(table, plan.splits, plan.n_seeds)
-    jobs = list(
-        jobs_of(
-            table,
-            splits,
-            plan.methods,
-            plan.grid,
-            plan.training,
-            is_done=lambda fit: key_of(fit) in done,
-        )
-    )
-    # A data set may be asked for twice, by its task and by a suite, say.
-    done |= {key_of(job.identity(config)) for job in jobs for config in job.configs}
-    return jobs
-
-
 def _look_at(
-    items: Sequence[Item], plan: Plan, done: set[Key], is_shown: bool
+    items: Sequence[Item], plan: Work, done: set[Key], is_shown: bool
 ) -> tuple[list[int], dict[str, str]]:
     """Load each data set once: the work that is open on each, and why some cannot be had."""
     costs: list[int] = []
     not_run: dict[str, str] = {}
     for item in tqdm(items, desc="loading", leave=False, disable=not is_shown):
         try:
-            costs.append(sum(job.cost for job in open_jobs(item.load(), plan, done)))
+            costs.append(sum(job.cost for job in plan.open_jobs(item.load(), done)))
         except Exception as error:
             if item.is_required:
                 raise
@@ -133,11 +167,11 @@ def _look_at(
 
 
 def _all_jobs(
-    items: Sequence[Item], plan: Plan, done: set[Key], not_run: dict[str, str]
+    items: Sequence[Item], plan: Work, done: set[Key], not_run: dict[str, str]
 ) -> Iterator[Job]:
     for item in items:
         try:
-            jobs = open_jobs(item.load(), plan, done)
+            jobs = plan.open_jobs(item.load(), done)
         except Exception as error:  # it could be loaded a moment ago; the others go on
             not_run[item.name] = str(error)
             continue

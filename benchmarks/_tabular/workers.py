@@ -17,10 +17,12 @@ from typing import Any
 import joblib
 
 from benchmarks._tabular.fits import Row, run_job
-from benchmarks._tabular.protocol import Job
 from mixupe_sklearn.datasets import Table
 
+# A data class with a table and a cost; what is done with it is the business of a RunJob.
+Job = Any
 Done = tuple[int, list[Row]]
+RunJob = Callable[[Job], list[Row]]
 HandOut = Callable[[Iterable[tuple[Job, int]]], Iterable[Done]]
 
 
@@ -66,11 +68,11 @@ class Workers:
         path = self.folder / job.table.fingerprint
         if not path.exists():
             joblib.dump(job.table, path)
-        return replace(job, table=path)  # type: ignore[arg-type]
+        return replace(job, table=path)
 
 
 @contextmanager
-def workers(n_jobs: int, scheduler: str | None) -> Iterator[Workers]:
+def workers(n_jobs: int, scheduler: str | None, run_job: RunJob = run_job) -> Iterator[Workers]:
     """Processes of this machine, one thread each, or the workers of a Dask cluster."""
     # An interrupt leaves jobs unfinished, which joblib takes for a mistake.
     warnings.filterwarnings("ignore", ".*tasks which were still being processed")
@@ -78,25 +80,27 @@ def workers(n_jobs: int, scheduler: str | None) -> Iterator[Workers]:
         from distributed import Client
 
         with Client(scheduler, timeout=5) as client:
-            yield Workers(partial(_through_dask, client))
+            yield Workers(partial(_through_dask, run_job, client))
     elif n_jobs == 1:
-        yield Workers(partial(_through_joblib, 1))
+        yield Workers(partial(_through_joblib, run_job, 1))
     else:
         with (
             tempfile.TemporaryDirectory(prefix="mixupe-tables-") as folder,
             joblib.parallel_config("loky", inner_max_num_threads=1),
         ):
-            yield Workers(partial(_through_joblib, n_jobs), pathlib.Path(folder))
+            yield Workers(partial(_through_joblib, run_job, n_jobs), pathlib.Path(folder))
 
 
-def _through_joblib(n_jobs: int, tasks: Iterable[tuple[Job, int]]) -> Iterable[Done]:
+def _through_joblib(
+    run_job: RunJob, n_jobs: int, tasks: Iterable[tuple[Job, int]]
+) -> Iterable[Done]:
     parallel = joblib.Parallel(
         n_jobs=n_jobs, return_as="generator_unordered", batch_size=1, pre_dispatch=2 * n_jobs
     )
-    return parallel(joblib.delayed(_run)(job, cost, os.getpid()) for job, cost in tasks)
+    return parallel(joblib.delayed(_run)(run_job, job, cost, os.getpid()) for job, cost in tasks)
 
 
-def _through_dask(client: Any, tasks: Iterable[tuple[Job, int]]) -> Iterator[Done]:
+def _through_dask(run_job: RunJob, client: Any, tasks: Iterable[tuple[Job, int]]) -> Iterator[Done]:
     # Not through joblib: it runs all jobs here where the cluster has one core, or is lost.
     from distributed import as_completed
 
@@ -104,7 +108,8 @@ def _through_dask(client: Any, tasks: Iterable[tuple[Job, int]]) -> Iterator[Don
     n_at_a_time = 2 * max(1, sum(client.ncores().values()))
 
     def send(n_jobs: int) -> list[Any]:
-        return [client.submit(_run, *task, 0, pure=False) for task in islice(waiting, n_jobs)]
+        tasks = islice(waiting, n_jobs)
+        return [client.submit(_run, run_job, *task, 0, pure=False) for task in tasks]
 
     futures = as_completed(send(n_at_a_time))
     for future in futures:
@@ -112,7 +117,7 @@ def _through_dask(client: Any, tasks: Iterable[tuple[Job, int]]) -> Iterator[Don
         futures.update(send(1))
 
 
-def _run(job: Job, cost: int, owner: int) -> Done:
+def _run(run_job: RunJob, job: Job, cost: int, owner: int) -> Done:
     if os.getppid() == owner and current_thread() is main_thread():
         _settle(owner)
     if isinstance(job.table, pathlib.Path):

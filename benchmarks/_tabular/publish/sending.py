@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from benchmarks._tabular.own import OWN
 from benchmarks._tabular.protocol import METHODS, Config
 from benchmarks._tabular.publish.ledger import Ledger, LedgerError
 from benchmarks._tabular.publish.runs import (
@@ -33,7 +34,7 @@ from benchmarks._tabular.publish.server import (
     find_key,
     openml_settings,
 )
-from mixupe_sklearn import MixupEClassifier, __version__
+from mixupe_sklearn import MixupEClassifier, __version__, preset
 
 FIT = ("dataset", "data", "splits", "method", "alpha", "eta", "params")
 CHOSEN_COLUMNS = (*FIT, "task_id")
@@ -107,6 +108,8 @@ def submissions_of(chosen: pd.DataFrame, rows: pd.DataFrame) -> tuple[list[Submi
         where = f"{choice['dataset']}, {choice['method']}"
         if pd.isna(choice["task_id"]):
             left_out.append(f"{where}: it is no OpenML task")
+        elif choice["method"] in OWN:
+            left_out.append(f"{where}: only the paper's methods are sent")
         elif choice["method"] not in METHODS:
             left_out.append(f"{where}: it is not of this package")
         else:
@@ -143,6 +146,9 @@ def _submission(choice: Mapping[str, Any], rows: pd.DataFrame) -> Submission:
         )
     numbers = {k: None if pd.isna(choice[k]) else float(choice[k]) for k in ("alpha", "eta")}
     params = Config(choice["method"], **numbers).params | json.loads(choice["params"])
+    # The rest is the paper's; its network is the one that its name alone stands for.
+    paper = preset("paper").items()
+    params |= {k: v for k, v in paper if k not in params and k != "module_params"}
     params |= {"random_state": int(found["seed"].min()), "device": "cpu"}
     unknown = sorted(set(params) - set(MixupEClassifier().get_params()))
     if unknown:

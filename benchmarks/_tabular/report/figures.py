@@ -264,7 +264,7 @@ def _scatter(points: pd.DataFrame, column: str, title: str, name: str, label: st
                 getattr(row, column),
                 yerr=_deviation(row, column),
                 marker=style.marker,
-                markersize=11 if style.marker in ("*", (4, 1, 0)) else 8,
+                markersize=11 if style.marker == "*" or isinstance(style.marker, tuple) else 8,
                 color=style.light,
                 markeredgecolor=PAPER,
                 markeredgewidth=0.4,

@@ -8,6 +8,7 @@ import pandas as pd
 
 from benchmarks._tabular.protocol import METHODS, TRAINING
 from benchmarks._tabular.report import paper
+from benchmarks._tabular.report.defaults import rank_defaults, standing
 from benchmarks._tabular.report.results import (
     as_printed,
     choose_from,
@@ -36,6 +37,7 @@ class Findings:
     strict: pd.DataFrame
     errors: pd.DataFrame
     ranks: Sequence[RankTest | str]
+    defaults: RankTest | str | None
     pairs: pd.DataFrame | str
     command: str
     not_run: Mapping[str, str]
@@ -55,6 +57,7 @@ def find(rows: pd.DataFrame, command: str, not_run: Mapping[str, str]) -> Findin
         choose_per_split_from(used),
         errors,
         compare_all_ranks(errors),
+        rank_defaults(errors),
         compare_pairs(errors),
         one_line(command),
         _without_rows(fits) | dict(not_run),
@@ -74,6 +77,8 @@ def lead(found: Findings) -> list[str]:
     if n_sets == 0:
         return [f"There is no result yet: {counts_of_fits(found.fits)}."]
     sentences = [_lead_of_one(found.chosen) if n_sets == 1 else _lead_of_many(found)]
+    if isinstance(found.defaults, RankTest):
+        sentences.insert(0, standing(found.defaults))
     if n_sets > 1 and "mixupe" in found.errors and _paper_sets(found.chosen):
         sentences.append(_paper_counts(found.chosen))
     return [*sentences, *filter(None, [other_protocol(found.fits)])]

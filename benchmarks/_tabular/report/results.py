@@ -33,8 +33,11 @@ LABELS = {
     "mixupe-directional": "MixupE, directional",
     "erm+penalty": "ERM + penalty",
     "manifold-mixup": "Manifold Mixup",
+    "mixupe-default": "MixupEClassifier()",
+    "mixupe-paper": "MixupE, preset “paper”",
     "logistic": "Logistic regression",
     "mlp-sklearn": "MLP (scikit-learn)",
+    "mlp-sklearn-default": "MLPClassifier()",
     "random-forest": "Random forest",
     "hist-gradient-boosting": "Hist. gradient boosting",
     "realmlp": "RealMLP",
@@ -135,16 +138,22 @@ def comparable(fits: pd.DataFrame) -> pd.DataFrame:
     parts = [good.assign(n_common=0).iloc[:0]]
     for _, group in good.groupby("set", sort=False):
         pairs = pd.Series(list(zip(group["split"], group["seed"], strict=True)), group.index)
-        common = _common_splits(
+        common = common_part(
             [set(pairs[group["method"] == method]) for method in order_methods(group["method"])]
         )
         parts.append(group[pairs.isin(common)].assign(n_common=len(common)))
     return pd.concat(parts)
 
 
-def _common_splits(splits: Sequence[set]) -> set:
-    """Splits that all have, but for those who would leave no more than half to the others."""
-    by_size = sorted(splits, key=len, reverse=True)
+def common_part(parts: Sequence[set]) -> set:
+    """What all have, but for those who would leave no more than half to the others.
+
+    Examples
+    --------
+    >>> sorted(common_part([{1, 2, 3}, {2, 3, 4}, {4}]))
+    [2, 3]
+    """
+    by_size = sorted(parts, key=len, reverse=True)
     common = by_size[0]
     for own in by_size:
         if len(common & own) > len(by_size[0]) / 2:

@@ -1,12 +1,13 @@
 """What the report says: its sections, with sentences, tables and figures, in their order."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 
-from benchmarks._tabular.report import figures, paper, tables
+from benchmarks._tabular.own import OWN
+from benchmarks._tabular.report import defaults, figures, paper, tables
 from benchmarks._tabular.report.figures import Picture
 from benchmarks._tabular.report.findings import Findings, compare_in_words, counts_of_fits
 from benchmarks._tabular.report.results import (
@@ -53,7 +54,8 @@ def make_sections(found: Findings) -> list[Section]:
     """All sections; those that have nothing to say are left out, or say why."""
     if found.errors.empty:
         return [_errors(found), _making(found)]
-    sections = [_errors(found), _strict(found), _wins(found), _ranks(found), _pairs(found)]
+    sections = [_errors(found), _defaults(found), _default_times(found), _strict(found)]
+    sections += [_wins(found), _ranks(found), _pairs(found)]
     sections += [_choice(found), _losses(found), _times(found), _metrics(found), _making(found)]
     return [section for section in sections if section]
 
@@ -82,6 +84,33 @@ def _errors(found: Findings) -> Section:
             f"Fits on other splits, which are left aside: {n_aside}."
         )
     return Section("errors", "Test error", sentences, [sheet for sheet in sheets if sheet])
+
+
+def _defaults(found: Findings) -> Section | None:
+    """Ours as it comes among others as they come."""
+    test, title = found.defaults, "As they come"
+    if test is None:
+        return None
+    sheets = [defaults.against_sheet(found.errors)]
+    if isinstance(test, str):
+        return Section("defaults", title, [test], [sheet for sheet in sheets if sheet.rows])
+    sheets.insert(0, tables.ranks_sheet(test, "ranks-defaults"))
+    gallery = Gallery("", [figures.draw_ranks(test, "ranks-defaults")], "wide")
+    sentences = [defaults.standing(test), *_rank_sentences(test)]
+    return Section("defaults", title, sentences, sheets, [gallery])
+
+
+def _default_times(found: Findings) -> Section | None:
+    """How long a fit takes with default settings."""
+    methods = defaults.default_methods(list(found.errors))
+    times = defaults.fit_times(found.used).dropna(how="all")
+    if not methods or times.empty:
+        return None
+    times = times.loc[[name for name in found.errors.index if name in times.index]]
+    n_runs = found.used.loc[found.used["method"].isin(methods), "run"].nunique()
+    words = defaults.times_in_words(times)
+    sheet = defaults.times_sheet(times, n_runs)
+    return Section("fit-times", "Time of a fit", [words] if words else [], [sheet])
 
 
 def _strict(found: Findings) -> Section | None:
@@ -113,12 +142,19 @@ def _ranks(found: Findings) -> Section:
         if isinstance(test, str):
             sentences.append(test)
             continue
+        if _is_same(test, found.defaults):
+            sentences.append("The ranks of all methods are those of the methods as they come.")
+            continue
         name = "ranks" if place == 0 else "ranks-all"
         sentences += _rank_sentences(test)
         sheets.append(tables.ranks_sheet(test, name))
         pictures.append(figures.draw_ranks(test, name))
     galleries = [Gallery("", pictures, "wide")] if pictures else []
     return Section("ranks", "Average ranks", sentences, sheets, galleries)
+
+
+def _is_same(test: RankTest, other: RankTest | str | None) -> bool:
+    return isinstance(other, RankTest) and set(test.ranks.index) == set(other.ranks.index)
 
 
 def _rank_sentences(test: RankTest) -> list[str]:
@@ -249,7 +285,7 @@ def _making(found: Findings) -> Section:
         "Run begun": _first_and_last(fits["run"]),
         "Fits": f"{len(fits)}, of which {n_failed or 'none'} failed",
         "Splits": ", ".join(_different(fits["splits"])),
-        "Parameters": "; ".join(_different(fits["params"])),
+        "Parameters": "; ".join(_different(_named(fits))),
         "Not run": "; ".join(f"{name} ({why})" for name, why in found.not_run.items()),
     }
     sheets: list[Any] = [tables.data_sheet(fits), tables.failures_sheet(fits)]
@@ -268,7 +304,13 @@ _SOURCE = (
 )
 
 
-def _different(column: pd.Series) -> list[str]:
+def _named(fits: pd.DataFrame) -> list[str]:
+    """What was set; with a name where it is long and not the same for several methods."""
+    pairs = zip(fits["method"], fits["params"], strict=True)
+    return [f"{method} {text}" if method in OWN else text for method, text in pairs]
+
+
+def _different(column: Iterable[str]) -> list[str]:
     return [text for text in dict.fromkeys(column) if text and text != "{}"]
 
 

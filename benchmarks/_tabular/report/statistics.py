@@ -134,10 +134,11 @@ def compare_pairs(errors: pd.DataFrame) -> pd.DataFrame | str:
 
 
 def _pairs(methods: list[str]) -> list[tuple[str, str]]:
-    """MixupE (or else the first method) with each other one, and Mixup with ERM."""
+    """MixupE (or ours as it comes, or the first) with each other one, and Mixup with ERM."""
     if len(methods) < 2:
         return []
-    first = "mixupe" if "mixupe" in methods else methods[0]
+    ours = [name for name in ("mixupe", "mixupe-default") if name in methods]
+    first = (ours or methods)[0]
     pairs = [(first, other) for other in methods if other != first]
     return pairs + [pair for pair in combinations(("mixup", "erm"), 2) if {*pair} < {*methods}]
 

@@ -35,9 +35,12 @@ _COLOURS = [
     ("#4d6b00", "#b5d14a"),
     ("#8d2fb0", "#d891f2"),
     ("#006d75", "#4fc9d1"),
+    ("#9c2b6e", "#f3a0d3"),
+    ("#3b5b7a", "#9cbfe0"),
+    ("#6b5d00", "#d9c84a"),
 ]
-# The last is a star of four points, as matplotlib writes it.
-_MARKERS: list[Any] = [*"osDv^<>PXp*hd", (4, 1, 0)]
+# The last ones are stars of four, six and three points, as matplotlib writes them.
+_MARKERS: list[Any] = [*"osDv^<>PXp*hd", (4, 1, 0), "8", (6, 1, 0), (3, 1, 0)]
 _DASHES = {"erm": "--", "mixup": "-.", "mixupe": "-"}
 # Names of what is no method: text, faint text, lines of the grid, and the page itself.
 INK, FAINT, RULE, PAPER = "#1c2228", "#56616b", "#d5dae0", "#fefefe"

@@ -1,0 +1,1 @@
+"""The study behind the defaults of ``MixupEClassifier``: candidates, their rows and tables."""
