@@ -84,19 +84,22 @@ def n_teams(settings: Mapping[str, Any]) -> int:
 
 
 def _check_values(settings: Mapping[str, Any]) -> None:
+    """Check all values, also those for which there are too few members."""
     for name in BY_MEMBER:
-        if isinstance(settings[name], (tuple, list)) and not len(settings[name]):
+        values = settings[name] if isinstance(settings[name], (tuple, list)) else [settings[name]]
+        if not len(values):
             raise ValueError(
                 f"Got {name}={settings[name]!r}, but expected a number >= 0, or several of them."
             )
+        for value in values:
+            check_rules({name: value}, {name: METHOD_RULES[name]})
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
     """Raise one sentence for the first parameter that is not what it should be."""
     check_rules(settings, TRAINING_RULES)
     _check_values(settings)
-    for number in range(n_teams(settings)):
-        check_rules(of_member(settings, number), METHOD_RULES)
+    check_rules(of_member(settings, 0), METHOD_RULES)
     _check_schedule(settings)
     module, optimizer = settings["module"], settings["optimizer"]
     if isinstance(module, str):

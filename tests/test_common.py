@@ -1,4 +1,4 @@
-"""scikit-learn's own checks, over every method, both penalties, hidden mixing and early stopping.
+"""scikit-learn's own checks: every method, both penalties, hidden mixing, stopping, members.
 
 scikit-learn runs the check that weights equal repetition on its MLPClassifier with parameters of its
 own (a solver that uses all rows at once), since seven digits are asked for. We do the same for the
@@ -7,6 +7,7 @@ methods that do not mix: in double precision they pass. For those that mix it is
 
 import pytest
 import torch
+from paper import paper_classifier
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -30,18 +31,20 @@ class DoubleMLP(MLP):
 
 
 ESTIMATORS = [
-    MixupEClassifier(),
-    MixupEClassifier(method="mixup"),
-    MixupEClassifier(method="erm"),
-    MixupEClassifier(method="erm+penalty"),
-    MixupEClassifier(penalty="directional"),
-    MixupEClassifier(mix_at="hidden"),
-    MixupEClassifier(early_stopping=True),
+    MixupEClassifier(min_steps=0),  # as it comes, but quicker: members, folds, a schedule
+    paper_classifier(),
+    paper_classifier(method="mixup"),
+    paper_classifier(method="erm"),
+    paper_classifier(method="erm+penalty"),
+    paper_classifier(penalty="directional"),
+    paper_classifier(mix_at="hidden"),
+    paper_classifier(early_stopping=True),
     MixupERegressor(),
     MixupERegressor(method="erm"),
     MixupERegressor(penalty="directional"),
     MixupERegressor(mix_at="hidden"),
     MixupERegressor(early_stopping=True),
+    MixupERegressor(n_members=2, early_stopping=True, lr_schedule="onecycle"),
 ]
 
 
