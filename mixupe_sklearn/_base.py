@@ -24,6 +24,9 @@ from mixupe_sklearn._settings import FIXED, check_settings, of_member
 from mixupe_sklearn._tasks import CallbackSupportMixin, FitTasks
 from mixupe_sklearn._training import make_net, readable, set_head, train_net, update_net
 
+# Fewer steps than this are hardly a training.
+FEW_STEPS = 100
+
 
 def restore(estimator, before: dict[str, Any]) -> None:
     """Take an estimator back to the attributes that it had: it is not to be half fitted."""
@@ -171,7 +174,7 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
         return n_epochs_for(self.max_epochs, self.min_steps, n_rows, self.batch_size)
 
     def _warn_of_few(self, n_rows: int, epochs: int) -> None:
-        if n_rows < self.batch_size and epochs > self.min_steps:
+        if n_rows < self.batch_size and epochs < FEW_STEPS and not self.min_steps:
             warn_user(
                 f"Got {n_rows} training rows, fewer than batch_size={self.batch_size}: an epoch is "
                 f"a single step, so {epochs} epochs are {epochs} steps; lower batch_size, or raise "

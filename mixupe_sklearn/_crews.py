@@ -78,12 +78,20 @@ class InTurn:
         The rows that each member trains on.
     has_callbacks : bool
         Whether a callback of the user's may end the training of a member; the others then go on.
+    exams : list of data sets or None, default=None
+        What callbacks of each member see as its validation rows.
     """
 
     def __init__(
-        self, nets: list[Any], tensors: Tensors, own: list[np.ndarray], has_callbacks: bool
+        self,
+        nets: list[Any],
+        tensors: Tensors,
+        own: list[np.ndarray],
+        has_callbacks: bool,
+        exams: list[Any] | None = None,
     ):
         self.nets, self.has_callbacks = nets, has_callbacks
+        self.exams = [None] * len(nets) if exams is None else exams
         self.ended: set[int] = set()
         whole = make_dataset(*tensors)
         # Arrays, though Subset's type asks for a sequence: see _training.
@@ -99,16 +107,24 @@ class InTurn:
             if number in self.ended:
                 continue
             net.set_schedule(factors)
-            net.notify("on_epoch_begin", dataset_train=part, dataset_valid=None)
+            exam = self.exams[number]
+            net.notify("on_epoch_begin", dataset_train=part, dataset_valid=exam)
             iterator = net.get_iterator(part, training=True)
             net.run_single_epoch(iterator, training=True, prefix="train", step_fn=net.train_step)
+            if exam is not None:
+                net.run_single_epoch(
+                    net.get_iterator(exam, training=False),
+                    training=False,
+                    prefix="valid",
+                    step_fn=net.validation_step,
+                )
             self._end_epoch(number)
         return np.array([[[net.history[-1][name] for net in self.nets] for name in RECORDED]])
 
     def _end_epoch(self, number: int) -> None:
-        net = self.nets[number]
+        net, part, exam = self.nets[number], self.parts[number], self.exams[number]
         try:
-            net.notify("on_epoch_end", dataset_train=self.parts[number], dataset_valid=None)
+            net.notify("on_epoch_end", dataset_train=part, dataset_valid=exam)
         except KeyboardInterrupt:  # with which callbacks of skorch say that they have had enough
             if not self.has_callbacks:
                 raise
@@ -139,6 +155,7 @@ def make_crew(
     own: list[np.ndarray],
     X_mean: np.ndarray,
     settings: Mapping[str, Any],
+    exams: list[Any] | None = None,
 ) -> Together | InTurn:
     """Members that train as one where they can.
 
@@ -156,6 +173,8 @@ def make_crew(
         What is subtracted from inputs.
     settings : mapping
         Parameters of the estimator.
+    exams : list of data sets or None, default=None
+        Validation rows of each member, for callbacks of the user's.
     """
     if settings["compile"]:
         for net in nets:
@@ -163,5 +182,6 @@ def make_crew(
     iterator = nets[0].get_iterator(make_dataset(*tensors), training=True)
     is_plain = all(why_not_by_hand(net, iterator) is None for net in nets)
     if settings["callbacks"] or settings["compile"] or not is_plain:
-        return InTurn(nets, tensors, own, has_callbacks=bool(settings["callbacks"]))
+        has_callbacks = bool(settings["callbacks"])
+        return InTurn(nets, tensors, own, has_callbacks, exams if has_callbacks else None)
     return Together(nets, tensors, own)

@@ -5,7 +5,6 @@ are set aside, each sets other rows aside: the loss of a row is then measured by
 not seen it, and still every row trains most of the members.
 """
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,15 +12,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.data import Subset
 
 from mixupe_sklearn._crews import make_crew
 from mixupe_sklearn._forward import encode_targets
 from mixupe_sklearn._hardware import threads_for
 from mixupe_sklearn._inputs import CHUNK, MAX_ROWS, ROW_BLOCK, Rows
-from mixupe_sklearn._net import RECORDED
+from mixupe_sklearn._net import RECORDED, make_dataset
 from mixupe_sklearn._penalty import glm_loss
 from mixupe_sklearn._predicting import forward_all
-from mixupe_sklearn._schedule import rate_factors
+from mixupe_sklearn._schedule import n_epochs_a_look, rate_factors
 from mixupe_sklearn._settings import n_teams
 from mixupe_sklearn._training import (
     Tensors,
@@ -31,9 +31,6 @@ from mixupe_sklearn._training import (
     remember,
     rows_a_pass,
 )
-
-# Looks at the held-out rows that a training takes at most; between two of them some epochs pass.
-MOST_LOOKS = 100
 
 
 def deal(strata: np.ndarray | None, n_rows: int, n_parts: int, seed: int) -> list[np.ndarray]:
@@ -122,18 +119,17 @@ class Watch:
 
     def look(self) -> float:
         """Examine all members; keep the weights of teams that are at their best."""
-        losses = self._losses()
-        means = np.average(losses, axis=1, weights=self.weight)
+        losses, weight = self._losses(), self.weight
         has_progress = False
         for team in range(self.n_teams if self.chooses else 0):
             own = slice(team, None, self.n_teams)
-            loss = means[own].mean()
+            loss = np.average(losses[own], weights=None if weight is None else weight[own])
             has_progress |= loss < self.best[team] - self.tol
             if loss < self.best[team]:
                 self.best[team], self.losses[own] = loss, losses[own]
                 self.kept[own] = [_copy(net.module_.state_dict()) for net in self.nets[own]]
         self.n_misses = 0 if has_progress else self.n_misses + 1
-        return float(means.mean())
+        return float(np.average(losses, weights=weight))
 
     def _losses(self) -> np.ndarray:
         """Loss of each row of each member, (n_members, n_rows), a chunk at a time."""
@@ -172,7 +168,8 @@ def weigh(losses: np.ndarray, weight: Any = None, n_rounds: int = 50) -> np.ndar
     """Weights of a mixture of teams under which held-out rows are likely.
 
     Each round (of expectation and maximisation) makes the rows likelier. It starts from equal
-    weights and is ended early, so that small differences on few rows do not decide.
+    weights and is ended early, which keeps teams that are nearly as good; of a handful of rows,
+    chance decides.
 
     Parameters
     ----------
@@ -228,8 +225,8 @@ def train_members(
     n_rows = rows_a_pass(nets[0], len(own[0]))
     with threads_for(nets[0].module_, n_rows, settings["n_threads"]):
         try:
-            watch = _watch(nets, exam, train, tensors, X_mean, settings)
-            crew = make_crew(nets, train, tensors, own, X_mean, settings)
+            watch, exams = _watch(nets, exam, train, tensors, X_mean, settings)
+            crew = make_crew(nets, train, tensors, own, X_mean, settings, exams)
             try:
                 factors = rate_factors(schedule, epochs * len(crew.sizes))
                 history, is_complete = _run(crew, watch, factors, epochs, begin, end)
@@ -245,18 +242,20 @@ def train_members(
     return Trained(history, weights, is_complete)
 
 
-def _watch(nets, exam, train, tensors, X_mean, settings) -> Watch | None:
+def _watch(nets, exam, train, tensors, X_mean, settings) -> tuple[Watch | None, Any]:
+    """Who examines the members, and the rows of each as a data set."""
     if exam is None:
-        return None
+        return None, None
     if exam.rows is not train:
         tensors = as_tensors(nets[0], exam.rows, X_mean, by_batch=True)
-    return Watch(nets, exam, tensors, settings)
+    whole = make_dataset(*tensors)
+    return Watch(nets, exam, tensors, settings), [Subset(whole, rows) for rows in exam.index]
 
 
 def _run(crew, watch, factors, epochs, begin, end) -> tuple[list[dict[str, Any]], bool]:
     """Run the epochs; what each recorded, and whether none was cut short."""
     history: list[dict[str, Any]] = []
-    n_steps, pause = len(crew.sizes), math.ceil(epochs / MOST_LOOKS)
+    n_steps, pause = len(crew.sizes), n_epochs_a_look(epochs)
     try:
         for epoch in range(1, epochs + 1):
             begin()

@@ -62,3 +62,14 @@ def n_epochs_for(max_epochs: int, min_steps: int, n_rows: int, batch_size: int) 
     200
     """
     return max(max_epochs, math.ceil(min_steps / math.ceil(n_rows / batch_size)))
+
+
+def n_epochs_a_look(n_epochs: int) -> int:
+    """How many epochs pass between two looks at validation rows: there are a hundred at most.
+
+    Examples
+    --------
+    >>> n_epochs_a_look(50), n_epochs_a_look(500)
+    (1, 5)
+    """
+    return math.ceil(n_epochs / 100)

@@ -142,10 +142,10 @@ class MixupESearchCV(BaseSearchCV):
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from mixupe_sklearn import MixupEClassifier, MixupESearchCV
+    >>> from mixupe_sklearn import MixupEClassifier, MixupESearchCV, preset
     >>> X, y = load_iris(return_X_y=True)
     >>> space = {"alpha": [0.1, 1.0], "eta": [0.001, 0.1]}
-    >>> classifier = MixupEClassifier(batch_size=20, max_epochs=10)
+    >>> classifier = MixupEClassifier(**preset("paper") | {"batch_size": 20, "max_epochs": 10})
     >>> search = MixupESearchCV(classifier, space, cv=3, random_state=0).fit(X, y)
     >>> len(search.cv_results_["params"]), bool(search.best_score_ > 0.8)
     (4, True)

@@ -1,6 +1,7 @@
 """Several networks that make one estimator."""
 
 import copy
+import math
 import pickle
 from types import SimpleNamespace
 
@@ -15,7 +16,7 @@ from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
-from skorch.callbacks import Callback, EarlyStopping
+from skorch.callbacks import Callback, EarlyStopping, EpochScoring
 
 from mixupe_sklearn import (
     MixupEClassifier,
@@ -76,8 +77,8 @@ def crews(monkeypatch):
     """The crews that are made, with the rows that each member trains on, beside those it gets."""
     made, make = [], _members.make_crew
 
-    def noted(nets, train, tensors, own, X_mean, settings):
-        crew = make(nets, train, tensors, own, X_mean, settings)
+    def noted(nets, train, tensors, own, X_mean, settings, exams):
+        crew = make(nets, train, tensors, own, X_mean, settings, exams)
         made.append(SimpleNamespace(kind=type(crew), own=own, n_rows=train.n_rows))
         return crew
 
@@ -295,11 +296,11 @@ def test_teams_need_not_be_of_one_size(targets_of, crews, n_members):
 def test_rows_that_are_set_aside_train_nothing(iris, monkeypatch, params):
     make = _members.make_crew
 
-    def poisoned(nets, train, tensors, own, X_mean, settings):
+    def poisoned(nets, train, tensors, own, X_mean, settings, exams):
         X = tensors[0].clone()
         X[np.setdiff1d(np.arange(len(X)), own[0])] = torch.nan
         assert int(X.isnan().any(dim=1).sum()) == 30
-        return make(nets, train, (X, *tensors[1:]), own, X_mean, settings)
+        return make(nets, train, (X, *tensors[1:]), own, X_mean, settings, exams)
 
     monkeypatch.setattr(_members, "make_crew", poisoned)
     # Members of four teams set the same rows aside.
@@ -328,24 +329,23 @@ def test_the_weights_of_each_teams_best_epoch_are_kept(
     aside = [np.setdiff1d(np.arange(150), own) for own in crews[0].own]
     proba = classifier.predict_proba_members(X)
     now = [-np.log(own[rows, y[rows]]) for own, rows in zip(proba, aside, strict=True)]
-    means = np.array([
-        np.average(own, weights=weight[rows]) for own, rows in zip(now, aside, strict=True)
-    ])  # fmt: skip
-    by_look = np.array([
-        [np.average(own, weights=weight[rows]) for own, rows in zip(look, aside, strict=True)]
-        for look in looks
-    ])  # fmt: skip
     n_teams = len(np.atleast_1d(alpha))
-    for team in range(n_teams):
-        by_team = by_look[:, team::n_teams].mean(axis=1)
-        assert means[team::n_teams].mean() == pytest.approx(by_team.min(), rel=1e-9)
-        assert by_team.argmin() < len(looks) - 1
+
+    def pooled(losses, members):
+        rows = [weight[part] for part in aside[members]]
+        return np.average(np.concatenate(losses[members]), weights=np.concatenate(rows))
+
+    teams = [slice(team, None, n_teams) for team in range(n_teams)]
+    by_look = np.array([[pooled(look, team) for team in teams] for look in looks])
+    for team, losses in zip(teams, by_look.T, strict=True):
+        assert pooled(now, team) == pytest.approx(losses.min(), rel=1e-9)
+        assert losses.argmin() < len(looks) - 1
     recorded = column(classifier.history_, "valid_loss")
-    np.testing.assert_allclose(recorded, by_look.mean(axis=1), rtol=1e-9)
+    everyone = slice(None)
+    np.testing.assert_allclose(recorded, [pooled(look, everyone) for look in looks], rtol=1e-9)
     # Five epochs without progress of any team are the last.
     assert classifier.n_iter_ == len(recorded) < 60
-    best = np.stack([by_look[:, team::n_teams].mean(axis=1) for team in range(n_teams)])
-    assert best.argmin(axis=1).max() == classifier.n_iter_ - 1 - 5
+    assert by_look.argmin(axis=0).max() == classifier.n_iter_ - 1 - 5
     losses = np.array(now).reshape(4 // n_teams, n_teams, -1).swapaxes(0, 1).reshape(n_teams, -1)
     row_weight = np.concatenate([weight[rows] for rows in aside[::n_teams]])
     expected = np.tile(weigh(losses, row_weight), 4 // n_teams) * n_teams / 4
@@ -391,7 +391,7 @@ def test_weights_that_were_learned_stay_while_training_goes_on(iris, is_watched)
 
 
 def test_a_long_training_is_looked_at_now_and_then(iris, monkeypatch):
-    monkeypatch.setattr(_members, "MOST_LOOKS", 4)
+    monkeypatch.setattr(_members, "n_epochs_a_look", lambda n_epochs: math.ceil(n_epochs / 4))
     classifier = small(max_epochs=10, **FOLDS).fit(*iris)
     seen = [row["epoch"] for row in classifier.history_ if "valid_loss" in row]
     assert seen == [3, 6, 9, 10]
@@ -622,6 +622,16 @@ def test_each_member_has_copies_of_skorchs_callbacks(iris):
     np.testing.assert_allclose(
         classifier.predict_proba(X), small(**FOLDS).fit(X, y).predict_proba(X), atol=1e-9
     )
+
+
+def test_callbacks_of_a_member_see_the_rows_that_it_sets_aside(iris):
+    X, y = iris
+    scoring = EpochScoring("accuracy", lower_is_better=False, on_train=False, name="accuracy")
+    classifier = small(callbacks=[scoring, EarlyStopping(patience=9)], **FOLDS).fit(X, y)
+    recorded = [column(net.history, "valid_loss") for net in classifier.nets_]
+    expected = column(classifier.history_, "valid_loss")
+    np.testing.assert_allclose(np.mean(recorded, axis=0), expected, rtol=1e-5)
+    assert all(0 <= net.history[-1, "accuracy"] <= 1 for net in classifier.nets_)
 
 
 class StopAt(Callback):

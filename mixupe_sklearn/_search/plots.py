@@ -35,10 +35,10 @@ def plot_search(search: Any, kind: str | Sequence[str] = KINDS, *, params: Any =
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from mixupe_sklearn import MixupEClassifier, MixupESearchCV, plot_search
+    >>> from mixupe_sklearn import MixupEClassifier, MixupESearchCV, plot_search, preset
     >>> X, y = load_iris(return_X_y=True)
     >>> space = {"alpha": [0.1, 1.0], "eta": [0.001, 0.1]}
-    >>> classifier = MixupEClassifier(batch_size=20, max_epochs=5)
+    >>> classifier = MixupEClassifier(**preset("paper") | {"batch_size": 20, "max_epochs": 5})
     >>> search = MixupESearchCV(classifier, space, cv=3, random_state=0).fit(X, y)
     >>> len(plot_search(search, kind=["map", "history"]).axes)  # with the bar of colours
     3
