@@ -27,7 +27,7 @@ ROWS = pathlib.Path(__file__).parent / "results" / "scaling.csv"
 DATA = ("iris", "wine", "breast-cancer", "digits")
 SCALINGS = ("standard", "robust", "quantile", "splines")
 PARAMS: dict[str, Any] = preset("paper") | {"batch_size": 32}
-N_FOLDS, N_REPEATS = 5, 4
+N_FOLDS, N_REPEATS = 5, 2
 SHARE, FACTOR = 0.01, 10_000
 
 
@@ -43,11 +43,13 @@ def spoil(X: pd.DataFrame, seed: int) -> pd.DataFrame:
     return X.where(~chosen.reshape(X.shape), X * FACTOR)
 
 
-def rows_of(name: str, is_spoiled: bool, repeat: int, params: dict[str, Any]) -> Iterator[dict]:
+def rows_of(
+    name: str, is_spoiled: bool, repeat: int, n_folds: int, params: dict[str, Any]
+) -> Iterator[dict]:
     """Test errors (%) of all scalings on the folds of one repeat."""
     table = load_embedded(name)
     X = spoil(table.X, repeat) if is_spoiled else table.X
-    folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=repeat)
+    folds = StratifiedKFold(n_folds, shuffle=True, random_state=repeat)
     for fold, (train, test) in enumerate(folds.split(X, table.y)):
         for scaling in SCALINGS:
             preprocessor = make_preprocessor(scaling=scaling)
@@ -65,14 +67,16 @@ def rows_of(name: str, is_spoiled: bool, repeat: int, params: dict[str, Any]) ->
             }
 
 
-def measure(names: Sequence[str], n_repeats: int, params: dict[str, Any]) -> pd.DataFrame:
+def measure(
+    names: Sequence[str], n_folds: int, n_repeats: int, params: dict[str, Any]
+) -> pd.DataFrame:
     """Rows of all fits, with what they were made by."""
     rows: list[dict] = []
     for is_spoiled in (False, True):
         for name in names:
             print(f"{name}{', spoiled' * is_spoiled} ...", flush=True)
             for repeat in range(n_repeats):
-                rows += rows_of(name, is_spoiled, repeat, params)
+                rows += rows_of(name, is_spoiled, repeat, n_folds, params)
     return pd.DataFrame(rows).assign(
         params=json.dumps(params, sort_keys=True),
         versions=versions_of(),
@@ -99,12 +103,13 @@ def make_table(rows: pd.DataFrame) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run all fits, write their rows, print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="iris, 2 repeats, 2 epochs: a test")
+    parser.add_argument("--quick", action="store_true", help="iris, 2 folds, 2 epochs: for tests")
     parser.add_argument("--output", type=pathlib.Path, help=f"file of the rows ({ROWS.name})")
     options = parser.parse_args(arguments)
-    names, n_repeats = (DATA[:1], 2) if options.quick else (DATA, N_REPEATS)
+    names, n_folds = (DATA[:1], 2) if options.quick else (DATA, N_FOLDS)
     path = options.output or (pathlib.Path("build/scaling.csv") if options.quick else ROWS)
-    rows = measure(names, n_repeats, PARAMS | ({"max_epochs": 2} if options.quick else {}))
+    params = PARAMS | ({"max_epochs": 2} if options.quick else {})
+    rows = measure(names, n_folds, N_REPEATS, params)
     path.parent.mkdir(parents=True, exist_ok=True)
     rows.to_csv(path, index=False)
     print(f"\n{make_table(pd.read_csv(path))}\n\nRows: {path}")

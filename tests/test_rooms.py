@@ -13,7 +13,9 @@ import sklearn
 import mixupe_sklearn
 from benchmarks._tabular.report import make_report
 from benchmarks._tabular.report.results import choose, count_at_or_below, error_table
+from benchmarks._tabular.report.statistics import compare_ranks
 from benchmarks._tabular.rows import read_rows
+from benchmarks.tabular import read_commands
 from mixupe_sklearn.modules import MLP
 
 PACKAGE = pathlib.Path(mixupe_sklearn.__file__).parent
@@ -206,8 +208,22 @@ def test_the_table_of_the_readme_is_that_of_the_committed_rows(committed_rows):
         assert f"at or below {label} on {count} of {n_sets}" in readme
 
 
-def test_the_committed_report_is_that_of_the_committed_rows(committed_rows, tmp_path):
-    folder = ROOT / "benchmarks" / "results" / "tabular"
-    command = (folder / "commands.txt").read_text().strip()
-    report = make_report(committed_rows, tmp_path, command=command)
+@pytest.mark.parametrize("name", ["tabular", "peers"])
+def test_the_committed_report_is_that_of_the_committed_rows(name, tmp_path):
+    folder = ROOT / "benchmarks" / "results" / name
+    rows = read_rows(folder / "rows.csv")
+    report = make_report(rows, tmp_path, command=read_commands(folder))
     assert report.markdown.read_text() == (folder / "report.md").read_text()
+
+
+def test_the_ranks_of_the_readme_are_those_of_the_committed_rows():
+    readme = (ROOT / "README.md").read_text()
+    errors = error_table(choose(read_rows(ROOT / "benchmarks" / "results" / "peers" / "rows.csv")))
+    ranks = compare_ranks(errors.drop(columns="mixupe-paper")).ranks
+    assert f"`MixupEClassifier()` is {ranks['mixupe-default']:.2f} of nine" in readme
+    assert f"RealMLP's {ranks['realmlp']:.2f} (" in readme
+    for label, name in (("CatBoost", "catboost"), ("XGBoost", "xgboost")):
+        assert f"{label} {ranks[name]:.2f}" in readme
+    means = errors.mean()
+    assert f"mean error is {means['mixupe-default']:.2f} %" in readme
+    assert f"earlier defaults {means['mixupe-paper']:.2f} %" in readme
