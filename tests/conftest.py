@@ -19,6 +19,15 @@ def double():
     torch.set_default_dtype(torch.float32)
 
 
+@pytest.fixture
+def one_thread():
+    """One thread for torch: several wait for each other on a busy machine, some tests for minutes."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="session")
 def digits():
     X, y = load_digits(return_X_y=True)

@@ -9,6 +9,9 @@ from sklearn.model_selection import ParameterGrid
 from benchmarks import pruning, search_speed
 from mixupe_sklearn import Draw, MixupELoss
 
+# The listing takes all of torch's threads.
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 @pytest.fixture
 def problem(small_digits):

@@ -10,12 +10,13 @@ import pandas as pd
 import pytest
 import sklearn
 import torch
+from paper import paper_classifier, paper_pipeline
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from torch import nn
 
-from mixupe_sklearn import Draw, MixupEClassifier, MixupELoss, make_mixupe_pipeline
+from mixupe_sklearn import Draw, MixupELoss
 from mixupe_sklearn.modules import MLP, EmbeddedMLP, quantile_bins
 from mixupe_sklearn.preprocessing import make_preprocessor
 
@@ -149,7 +150,7 @@ def test_piecewise_linear_embeddings_bend_at_their_edges_only():
 def test_the_estimator_trains_it_and_copies_predict_alike(iris, embedding, mix_at):
     X, y = iris
     X = (X - X.mean(axis=0)) / X.std(axis=0)
-    classifier = MixupEClassifier(
+    classifier = paper_classifier(
         module=EmbeddedMLP,
         module_params={"embedding": embedding, "d_embedding": 6},
         mix_at=mix_at,
@@ -167,7 +168,7 @@ def test_the_estimator_trains_it_and_copies_predict_alike(iris, embedding, mix_a
 def test_bins_of_the_training_rows_travel_with_a_clone(iris):
     X, y = iris
     params = {"embedding": "piecewise-linear", "bins": quantile_bins(X, n_bins=5)}
-    classifier = MixupEClassifier(
+    classifier = paper_classifier(
         module=EmbeddedMLP, module_params=params, max_epochs=2, warm_start=True, random_state=0
     )
     fitted = clone(classifier).fit(X, y)
@@ -177,7 +178,7 @@ def test_bins_of_the_training_rows_travel_with_a_clone(iris):
 
 def test_the_directional_penalty_goes_through_embeddings(iris):
     X, y = iris
-    classifier = MixupEClassifier(
+    classifier = paper_classifier(
         module=EmbeddedMLP, penalty="directional", max_epochs=2, random_state=0
     ).fit(X, y)
     assert np.isfinite(classifier.loss_curve_).all()
@@ -191,7 +192,7 @@ def test_a_table_with_a_column_of_many_levels_is_learned_by_its_levels():
     frame = pd.DataFrame({"size": rng.normal(size=2000), "shop": [f"no. {k}" for k in level]})
     y = rng.integers(2, size=200)[level]
     assert sparse.issparse(make_preprocessor().fit_transform(frame))
-    pipeline = make_mixupe_pipeline(
+    pipeline = paper_pipeline(
         module=EmbeddedMLP,
         module_params={"n_numbers": 1, "embedding": None, "d_levels": 4},
         max_epochs=6,

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import sklearn
 import torch
-from paper import paper_classifier
+from paper import paper_classifier, paper_pipeline
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer
@@ -21,11 +21,7 @@ from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from mixupe_sklearn import (
-    MixupERegressor,
-    make_mixupe_pipeline,
-    make_preprocessor,
-)
+from mixupe_sklearn import MixupEClassifier, MixupERegressor, make_preprocessor
 
 
 @pytest.fixture
@@ -39,9 +35,10 @@ def parts(cancer):
     return train_test_split(*cancer, random_state=0, stratify=cancer[1])
 
 
-def test_pipeline(parts):
+@pytest.mark.parametrize("make", [MixupEClassifier, paper_classifier])
+def test_pipeline(parts, make):
     X_train, X_test, y_train, y_test = parts
-    pipeline = make_pipeline(StandardScaler(), paper_classifier(random_state=0))
+    pipeline = make_pipeline(StandardScaler(), make(random_state=0))
     assert pipeline.fit(X_train, y_train).score(X_test, y_test) > 0.93
 
 
@@ -225,17 +222,19 @@ def test_a_frame_with_strings_and_holes_goes_through_the_pipeline():
             "count": pd.Series(rng.integers(9, size=n)).astype("Int64").mask(rng.random(n) < 0.1),
         }
     )
-    pipeline = make_mixupe_pipeline(batch_size=20, random_state=0).fit(frame, y)
+    pipeline = paper_pipeline(batch_size=20, random_state=0).fit(frame, y)
     assert pipeline.score(frame, y) > 0.85
     unseen = frame.head(2).assign(city=["Rome", None])
     assert pipeline.predict(unseen).shape == (2,)
     assert cross_val_score(pipeline, frame, y, cv=3).mean() > 0.8
 
 
-def test_parameters_are_flat_and_plain():
+@pytest.mark.parametrize("make", [MixupEClassifier, paper_classifier])
+def test_parameters_are_flat_and_plain(make):
     # So that OpenML can describe the estimator, and a search can clone it.
     plain = (str, int, float, bool, type(None))
-    assert all(isinstance(v, plain) for v in paper_classifier().get_params().values())
+    for value in make().get_params().values():
+        assert all(isinstance(v, plain) for v in (value if isinstance(value, tuple) else [value]))
 
 
 def test_html_repr(small_digits):

@@ -365,7 +365,8 @@ def test_bad_input_gets_the_sentence_of_fit(iris):
 @pytest.mark.parametrize(
     ("params", "reason"),
     [
-        ({"module": torch.nn.Linear}, "module is not 'mlp'"),
+        ({"module": torch.nn.Linear}, "module is not given by name"),
+        ({"n_members": 2}, "n_members is above one, and they train as one by themselves"),
         ({"module_params": {"dropout": 0.1}}, "dropout is on"),
         ({"module_params": {"batch_norm": True}}, "batch_norm is on"),
         ({"optimizer": torch.optim.Adam}, "optimizer is not given by name"),

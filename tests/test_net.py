@@ -24,6 +24,9 @@ from mixupe_sklearn import MixupENet, MixupENetRegressor
 from mixupe_sklearn._batches import Batches
 from mixupe_sklearn.modules import MLP
 
+# A net by itself takes all of torch's threads.
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 def make_net(net_class=MixupENet, **settings):
     defaults = {

@@ -24,13 +24,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.fixes import parse_version
 
-from mixupe_sklearn import MixupEClassifier, make_mixupe_pipeline, make_preprocessor
+from mixupe_sklearn import MixupEClassifier, make_mixupe_pipeline, make_preprocessor, preset
+from mixupe_sklearn._scaling import smooth_clip
 
 ROOT = pathlib.Path(__file__).parents[1]
 N_LEVELS = 2_000
 # Older column transformers do not find columns of polars frames by name.
 HAS_POLARS = parse_version(sklearn.__version__) >= parse_version("1.9")
 needs_polars = pytest.mark.skipif(not HAS_POLARS, reason="polars needs scikit-learn 1.9")
+# One network, and not for long: for what is not about training.
+QUICK = preset("paper") | {"batch_size": 20, "max_epochs": 2, "random_state": 0}
 
 
 def dense(X):
@@ -73,14 +76,15 @@ def frame():
 
 def test_a_messy_table_goes_through_cross_validation():
     frame, y = messy_iris()
-    pipeline = make_mixupe_pipeline(batch_size=20, max_epochs=40, random_state=0)
+    pipeline = make_mixupe_pipeline(**QUICK | {"max_epochs": 40})
     assert cross_val_score(pipeline, frame, y, cv=3).mean() > 0.85
     new = frame.assign(string="new", category="new", object="new", serial="new", missing="new")
     assert pipeline.fit(frame, y).predict(new.assign(bool=None)).shape == y.shape
 
 
 def print_memory_of_cross_validation():
-    pipeline = make_mixupe_pipeline(max_epochs=1, batch_size=500, module_params={"d_hidden": (8,)})
+    small = {"max_epochs": 1, "batch_size": 500, "module_params": {"d_hidden": (8,)}}
+    pipeline = make_mixupe_pipeline(**preset("paper") | small)
     cross_val_score(pipeline, *messy_iris(2_000), cv=2)  # loads libraries, once and for all
     frame, y = messy_iris(60_000)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -109,22 +113,24 @@ def test_sparse_and_dense_output_give_the_same_predictions():
     assert sparse.issparse(X_sparse)
     assert np.array_equal(X_sparse.toarray(), X_dense)
     first, second = (
-        make_mixupe_pipeline(preprocessor=p, batch_size=20, random_state=0).fit(frame, y)
+        make_mixupe_pipeline(preprocessor=p, **QUICK | {"max_epochs": 25}).fit(frame, y)
         for p in (sparse_output, dense_output)
     )
     np.testing.assert_allclose(first.predict_proba(frame), second.predict_proba(frame), atol=1e-5)
 
 
-def test_early_stopping_in_the_pipeline():
+def test_the_pipeline_as_it_comes_trains_members_and_stops_early():
     frame, y = messy_iris()
-    pipeline = make_mixupe_pipeline(early_stopping=True, n_iter_no_change=2, random_state=0)
-    pipeline.fit(frame, y)
-    assert "valid_loss" in pipeline["classifier"].history_[0]
+    pipeline = make_mixupe_pipeline(n_iter_no_change=2, random_state=0).fit(frame, y)
+    classifier = pipeline["classifier"]
+    assert classifier.n_members == 8
+    assert any("valid_loss" in epoch for epoch in classifier.history_)
+    assert pipeline.score(frame, y) > 0.95
 
 
 def test_a_search_reaches_the_encoder():
     frame, y = messy_iris()
-    pipeline = make_mixupe_pipeline(batch_size=20, max_epochs=2, random_state=0)
+    pipeline = make_mixupe_pipeline(**QUICK)
     name = "preprocessor__categories__onehotencoder__min_frequency"
     search = GridSearchCV(pipeline, {name: [None, 20]}, cv=2, error_score="raise").fit(frame, y)
     n_columns = [
@@ -137,9 +143,12 @@ def test_a_search_reaches_the_encoder():
 def test_only_the_training_rows_are_learned_from():
     train = pd.DataFrame({"size": [1.0, 3.0], "city": ["Oslo", "Bonn"]})
     test = pd.DataFrame({"size": [None, 100.0], "city": ["Rome", None]})
-    preprocessor = make_preprocessor().fit(train)
+    preprocessor = make_preprocessor(scaling="standard").fit(train)
     # Mean 2, deviation 1; Bonn and Oslo are equally frequent, and the first by name wins.
     assert preprocessor.transform(test).tolist() == [[0, 0, 0], [98, 1, 0]]
+    # Median 2, quartiles 1.5 and 2.5, so 1 and 3 are one range away; clipped, and scaled by that.
+    expected = [[0, 0, 0], [smooth_clip(98.0) / smooth_clip(1.0), 1, 0]]
+    np.testing.assert_allclose(make_preprocessor().fit(train).transform(test), expected)
 
 
 # Numbers by hand.
@@ -149,15 +158,31 @@ def test_holes_are_filled_and_numbers_scaled_as_by_hand():
     frame = pd.DataFrame({"size": [1.0, None, 4.0], "city": ["Bonn", "Oslo", None]})
     # Mean 2.5, filled: 1, 2.5, 4; its variance is 1.5. Bonn and Oslo once each: Bonn fills.
     expected = [[-1.5, 1, 0], [0, 0, 1], [1.5, 1, 0]]
-    output = make_preprocessor().fit_transform(frame) * [np.sqrt(1.5), 1, 1]
+    output = make_preprocessor(scaling="standard").fit_transform(frame) * [np.sqrt(1.5), 1, 1]
     np.testing.assert_allclose(output, expected, atol=1e-15)
+
+
+def test_by_default_numbers_are_clipped_and_scaled_and_holes_filled_last_as_by_hand():
+    sizes = np.array([0.0, 1.0, 2.0, 3.0, 1e30])
+    frame = pd.DataFrame({"size": [*sizes, None]})
+    clipped = smooth_clip((sizes - 2) / 2)  # median 2, quartiles 1 and 3
+    expected = [*(clipped - clipped.mean()) / clipped.std(), 0]
+    output = make_preprocessor().fit_transform(frame)
+    np.testing.assert_allclose(output.ravel(), expected, atol=1e-12)
+    same = make_preprocessor(scaling="robust").fit_transform(frame)
+    assert np.array_equal(output, same)
 
 
 def test_numbers_and_times_have_mean_zero_and_variance_one(frame):
     numbers = frame[["float", "int", "date", "span"]]
-    output = make_preprocessor().fit_transform(numbers)
+    output = make_preprocessor(scaling="standard").fit_transform(numbers)
     np.testing.assert_allclose(output.mean(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(output.var(axis=0), 1)
+    # By default holes are filled last: the others have variance one, and all have mean zero.
+    output = make_preprocessor().fit_transform(numbers)
+    np.testing.assert_allclose(output.mean(axis=0), 0, atol=1e-12)
+    output = np.where(numbers.isna(), np.nan, output)
+    np.testing.assert_allclose(np.nanvar(output, axis=0), 1)
 
 
 def test_rare_levels_share_a_column_and_new_ones_join_them():
@@ -181,12 +206,11 @@ def test_rare_levels_share_a_column_and_new_ones_join_them():
 SCALINGS = ["standard", "robust", "quantile", "splines"]
 
 
-@pytest.mark.parametrize("params", [{}, {"scaling": "standard"}], ids=["default", "standard"])
-def test_standard_scaling_is_scikit_learns_bit_for_bit(frame, params):
+def test_standard_scaling_is_scikit_learns_bit_for_bit(frame):
     numbers = frame[["float", "int"]].astype(float)
     rows = np.ascontiguousarray(numbers)  # sums depend on the order in memory
     by_hand = make_pipeline(SimpleImputer(), StandardScaler()).fit_transform(rows)
-    preprocessor = make_preprocessor(**params)
+    preprocessor = make_preprocessor(scaling="standard")
     assert np.array_equal(preprocessor.fit_transform(numbers), by_hand)
     assert list(preprocessor.named_transformers_["numbers"].named_steps) == [
         *("reader", "simpleimputer", "standardscaler")
@@ -299,10 +323,15 @@ TWO_LEVELS = [
     [(column, "numbers") for column in TWO_NUMBERS] + [(column, "times") for column in TWO_TIMES],
 )
 def test_numbers_and_times_of_every_type_are_scaled(column, part):
-    preprocessor = make_preprocessor()
-    output = preprocessor.fit_transform(pd.DataFrame({"column": column}))
+    frame = pd.DataFrame({"column": column})
+    preprocessor = make_preprocessor(scaling="standard")
+    output = preprocessor.fit_transform(frame)
     np.testing.assert_allclose(output.ravel(), np.sqrt(1.5) * np.array([-1, 0, 1]), atol=1e-6)
     assert preprocessor.get_feature_names_out().tolist() == [f"{part}__column"]
+    # By default the hole has no share in the variance.
+    scale = 1 if column.isna().any() else np.sqrt(1.5)
+    output = make_preprocessor().fit_transform(frame)
+    np.testing.assert_allclose(output.ravel(), scale * np.array([-1, 0, 1]), atol=1e-6)
 
 
 @pytest.mark.parametrize("column", TWO_LEVELS, ids=lambda column: str(column.dtype))
@@ -366,8 +395,9 @@ def test_polars_arrays_and_lists_equal_pandas(frame):
 
 def test_arrays_of_numbers_and_of_text(iris):
     X, _ = iris
+    preprocessor = make_preprocessor(scaling="standard")
     np.testing.assert_allclose(
-        make_preprocessor().fit_transform(X), (X - X.mean(axis=0)) / X.std(axis=0), atol=1e-12
+        preprocessor.fit_transform(X), (X - X.mean(axis=0)) / X.std(axis=0), atol=1e-12
     )
     words = np.array([["1", "a"], ["2", "b"]])
     assert make_preprocessor().fit_transform(words).tolist() == [[1, 0, 1, 0], [0, 1, 0, 1]]
@@ -400,7 +430,7 @@ def test_frames_come_out_where_asked_for_even_if_the_output_would_be_sparse(
             preprocessor = clone(preprocessor.set_output(transform=kind))
         with sklearn.config_context(transform_output=kind if is_global else None):
             output = preprocessor.fit(rows).transform(rows)
-            make_mixupe_pipeline(preprocessor=preprocessor, max_epochs=1).fit(rows, y).predict(rows)
+            make_mixupe_pipeline(preprocessor=preprocessor, **QUICK).fit(rows, y).predict(rows)
         assert isinstance(output, frame_type)
         assert list(output.columns) == preprocessor.get_feature_names_out().tolist()
         assert np.array_equal(dense(output), sparse_output.toarray())
@@ -475,9 +505,9 @@ def test_infinity_in_training_and_a_column_missing_later_are_refused(frame):
 def test_the_pipeline_has_two_named_steps_and_takes_another_preprocessor(iris):
     X, y = iris
     scaler = sklearn.preprocessing.StandardScaler()
-    pipeline = make_mixupe_pipeline(preprocessor=scaler, max_epochs=2, random_state=0).fit(X, y)
+    pipeline = make_mixupe_pipeline(preprocessor=scaler, **QUICK).fit(X, y)
     assert list(pipeline.named_steps) == ["preprocessor", "classifier"]
-    by_hand = make_pipeline(clone(scaler), MixupEClassifier(max_epochs=2, random_state=0)).fit(X, y)
+    by_hand = make_pipeline(clone(scaler), MixupEClassifier(**QUICK)).fit(X, y)
     assert np.array_equal(pipeline.predict_proba(X), by_hand.predict_proba(X))
 
 

@@ -21,7 +21,7 @@ from benchmarks._tabular.publish.ledger import COLUMNS
 from benchmarks._tabular.publish.runs import Task, make_flow, predict_folds
 from benchmarks._tabular.publish.server import Server
 from benchmarks._tabular.report.results import choose
-from mixupe_sklearn import MixupENet, make_mixupe_pipeline
+from mixupe_sklearn import MixupENet, make_mixupe_pipeline, preset
 from mixupe_sklearn.datasets.openml import load_task
 
 RUN = f"{API}/run/"
@@ -136,7 +136,7 @@ def test_a_run_states_all_parameters_and_the_versions(desk, send):
 
 def test_a_class_without_rows_has_no_probability(tables):
     task = Task(tables[60], ["never", "no", "yes"], n_folds=5)
-    lines, _ = predict_folds(task, TRAINING | {"random_state": 0})
+    lines, _ = predict_folds(task, preset("paper") | TRAINING | {"random_state": 0})
     proba = np.array([line[6:] for line in lines])
     assert proba.shape == (60, 3)
     assert not proba[:, 0].any()

@@ -9,7 +9,7 @@ import pytest
 import sklearn
 import torch
 from optuna.distributions import FloatDistribution
-from paper import paper_classifier
+from paper import paper_classifier, paper_pipeline
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.exceptions import FitFailedWarning
@@ -22,7 +22,6 @@ from sklearn.preprocessing import StandardScaler
 from mixupe_sklearn import (
     MixupERegressor,
     MixupESearchCV,
-    make_mixupe_pipeline,
 )
 from mixupe_sklearn._search import evaluate
 
@@ -83,7 +82,7 @@ def test_one_process_and_two_find_the_same(rows):
 
 
 def test_the_papers_space_has_its_nine_alphas_by_five_etas(rows):
-    pipeline = make_mixupe_pipeline(max_epochs=1, batch_size=50)
+    pipeline = paper_pipeline(max_epochs=1, batch_size=50)
     cv = ShuffleSplit(1, random_state=0)
     search = MixupESearchCV(pipeline, "paper", cv=cv, n_repeats=2, random_state=0, refit=False).fit(
         *rows
@@ -165,7 +164,7 @@ def test_the_validation_score_of_each_epoch_is_reported(rows, vectorize, is_pipe
 @pytest.mark.parametrize("is_pipeline", [True, False])
 def test_bad_trials_are_given_up_early(rows, pruner, vectorize, is_pipeline):
     params = {"max_epochs": 9, "batch_size": 20}
-    estimator = make_mixupe_pipeline(**params) if is_pipeline else paper_classifier(**params)
+    estimator = paper_pipeline(**params) if is_pipeline else paper_classifier(**params)
     name = "classifier__lr" if is_pipeline else "lr"
     space = {name: FloatDistribution(1e-6, 1e-2, log=True)}
     search = MixupESearchCV(
@@ -451,7 +450,7 @@ def test_data_frames_with_strings_and_holes(rows):
     frame = pd.DataFrame(rows[0], columns=list("abcd"))
     frame["e"] = np.where(rows[1] == 0, "low", None)
     search = MixupESearchCV(
-        make_mixupe_pipeline(**QUICK), {"classifier__alpha": [0.1, 1.0]}, cv=2, random_state=0
+        paper_pipeline(**QUICK), {"classifier__alpha": [0.1, 1.0]}, cv=2, random_state=0
     ).fit(frame, rows[1])
     assert search.not_vectorized_because_ is None
     assert search.feature_names_in_.tolist() == list("abcde")

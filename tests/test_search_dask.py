@@ -4,10 +4,10 @@ import distributed
 import joblib
 import numpy as np
 import pytest
-from paper import paper_classifier
+from paper import paper_classifier, paper_pipeline
 from sklearn.model_selection import GridSearchCV
 
-from mixupe_sklearn import MixupESearchCV, make_mixupe_pipeline
+from mixupe_sklearn import MixupESearchCV
 
 GRID = {"classifier__alpha": [0.1, 1.0], "classifier__eta": [0.001, 0.1]}
 
@@ -25,7 +25,7 @@ def cluster():
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 def test_searches_on_a_dask_cluster_equal_local_ones(cluster, small_digits):
-    pipeline = make_mixupe_pipeline(max_epochs=5, random_state=0)
+    pipeline = paper_pipeline(max_epochs=5, random_state=0)
     make = [
         lambda: GridSearchCV(pipeline, GRID, cv=2),
         lambda: MixupESearchCV(pipeline, GRID, cv=2, random_state=0),

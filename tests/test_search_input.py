@@ -7,13 +7,13 @@ import numpy as np
 import optuna
 import pytest
 from optuna.distributions import FloatDistribution
-from paper import paper_classifier
+from paper import paper_classifier, paper_pipeline
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from mixupe_sklearn import MixupESearchCV, make_mixupe_pipeline, plot_search
+from mixupe_sklearn import MixupESearchCV, plot_search
 
 GRID = {"alpha": [0.1, 1.0]}
 QUICK = {"max_epochs": 2, "batch_size": 50}
@@ -75,7 +75,7 @@ def test_wrong_parameters(iris, params, message):
 
 def test_the_name_of_a_step_that_was_forgotten_is_offered(iris):
     with pytest.raises(ValueError, match="'alpha' in the space; .* 'classifier__alpha'"):
-        search(make_mixupe_pipeline(**QUICK)).fit(*iris)
+        search(paper_pipeline(**QUICK)).fit(*iris)
 
 
 def test_a_named_space_needs_an_estimator_of_ours_that_reads_it(iris):
@@ -255,10 +255,11 @@ def test_an_estimator_that_is_not_ours_is_not_pruned_and_says_so(iris):
     ("estimator", "reason"),
     [
         (paper_classifier(early_stopping=True, **QUICK), "early_stopping is on"),
+        (paper_classifier(n_members=2, **QUICK), "n_members is above one"),
         (paper_classifier(module_params={"dropout": 0.1}, **QUICK), "dropout is on"),
-        (make_pipeline(StandardScaler(), make_mixupe_pipeline(**QUICK)), "holds another pipeline"),
+        (make_pipeline(StandardScaler(), paper_pipeline(**QUICK)), "holds another pipeline"),
     ],
-    ids=["early", "dropout", "nested"],
+    ids=["early", "members", "dropout", "nested"],
 )
 def test_what_cannot_train_as_one_falls_back_and_says_so(iris, estimator, reason):
     name = next(n for n in estimator.get_params() if n.endswith("alpha"))

@@ -11,7 +11,7 @@ import optuna
 import pandas as pd
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-from paper import paper_classifier
+from paper import paper_classifier, paper_pipeline
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.linear_model import LogisticRegression
@@ -21,7 +21,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from mixupe_sklearn import MixupERegressor, MixupESearchCV, make_mixupe_pipeline
+from mixupe_sklearn import MixupERegressor, MixupESearchCV
 from mixupe_sklearn._search import evaluate
 from mixupe_sklearn._search import storage as storage_module
 from mixupe_sklearn._search.study import heartbeats, live_trials
@@ -244,7 +244,7 @@ def test_a_scorer_of_the_users_sees_the_pipeline_and_raw_rows_in_every_epoch(iri
 
     space = {"classifier__alpha": [0.1, 1.0]}
     found = search(
-        make_mixupe_pipeline(**QUICK), space, scoring=scorer, pruner="median", vectorize=vectorize
+        paper_pipeline(**QUICK), space, scoring=scorer, pruner="median", vectorize=vectorize
     ).fit(frame, iris[1])
     assert states(found) == ["complete"] * 2
 
