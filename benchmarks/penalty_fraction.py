@@ -1,8 +1,8 @@
 """What a penalty on a share of the rows costs in error: ``python -m benchmarks.penalty_fraction``.
 
 MixupE with ``penalty_fraction`` of 1, 0.5, 0.25 and 0.1, and Mixup, which has no penalty, as the
-reference: once with the defaults of the estimator, and once with a strong penalty, since the
-defaults weigh it lightly and could not show what a share keeps of it. Each seed has a split of its
+reference: once with ``preset("paper")``, and once with a strong penalty, since the
+preset weighs it lightly and could not show what a share keeps of it. Each seed has a split of its
 own, as in the tabular benchmark: 60 % of the rows to train and 20 % to test; nothing is chosen, so
 the other 20 % are left alone. Candidates are compared with the full penalty split by split. What
 that differs by from itself, with another seed on the same splits, is the noise. Time is measured

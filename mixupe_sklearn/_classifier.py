@@ -85,7 +85,7 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         The share set aside, if ``early_stopping`` and no ``X_val`` is given.
     n_iter_no_change : int, default=10
         Looks at the validation loss without an improvement of at least ``tol`` before training
-        stops early. A look is an epoch, or several where there are more than a hundred.
+        stops early. One network looks at each epoch, members at most a hundred times.
     tol : float, default=1e-4
         Smallest fall of the validation loss that counts.
     warm_start : bool, default=False

@@ -20,7 +20,7 @@ from mixupe_sklearn._inputs import Rows, centred, free_memory, on_device
 from mixupe_sklearn._mixing import share_size
 from mixupe_sklearn._net import fixed_validation, has_batch_norm, make_dataset
 from mixupe_sklearn._predicting import float_type
-from mixupe_sklearn._schedule import n_epochs_a_look, rate_factors
+from mixupe_sklearn._schedule import rate_factors
 from mixupe_sklearn._settings import MODULES, OPTIMIZERS
 
 # Inputs, targets and weights of rows, as a network takes them.
@@ -186,8 +186,7 @@ def train_net(
     stopper, bar, hook = callbacks[STOPPER], callbacks[BAR], callbacks[HOOK]
     stopper.reset(
         is_active=settings["early_stopping"] and valid is not None,
-        # In looks, as for members; one network looks at every epoch.
-        patience=settings["n_iter_no_change"] * n_epochs_a_look(epochs),
+        patience=settings["n_iter_no_change"],
         tol=settings["tol"],
     )
     # Both ends are asked: a callback must see the epoch in which the stopper has had enough.
