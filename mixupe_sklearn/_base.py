@@ -174,7 +174,7 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
         return n_epochs_for(self.max_epochs, self.min_steps, n_rows, self.batch_size)
 
     def _warn_of_few(self, n_rows: int, epochs: int) -> None:
-        if n_rows < self.batch_size and epochs < FEW_STEPS and not self.min_steps:
+        if n_rows < self.batch_size and self.min_steps < epochs < FEW_STEPS:
             warn_user(
                 f"Got {n_rows} training rows, fewer than batch_size={self.batch_size}: an epoch is "
                 f"a single step, so {epochs} epochs are {epochs} steps; lower batch_size, or raise "
