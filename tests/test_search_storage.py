@@ -104,9 +104,10 @@ def test_two_workers_share_a_study_on_postgresql_and_one_is_killed(
     try:
         place = server.get_uri()
         workers = [processes.Process(target=run_search, args=(place,)) for _ in range(2)]
-        for worker in workers:
-            worker.start()
+        workers[0].start()
         _wait_for_running_trials(place)
+        os.kill(workers[0].pid, signal.SIGSTOP)  # so that what is running now is its own, and stays
+        workers[1].start()
         workers[0].kill()
         workers[1].join(120)
         assert workers[1].exitcode == 0
