@@ -25,7 +25,7 @@ from mixupe_sklearn.modules import MLP
 
 META = torch.device("meta")
 # What a fit or a prediction may take beside data and result; each table is larger than that.
-ALLOWED = 60 * 2**20
+ALLOWED = 48 * 2**20
 N_ROWS, N_FEATURES = 200_000, 100
 CASES = (
     "rows by rows",
