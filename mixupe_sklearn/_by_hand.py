@@ -127,6 +127,8 @@ def _history_of(state: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _about_data(net: Any, iterator: Any) -> Iterable[str]:
+    if net._prepare is not None or net._precision is not None:
+        yield "inputs are made ready batch by batch, or computed in low precision"
     if type(iterator) is not Batches:
         yield "the data do not lie in memory"
         return

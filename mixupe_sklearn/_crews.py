@@ -11,7 +11,8 @@ from mixupe_sklearn._feed import Data, kind_of
 from mixupe_sklearn._hardware import drop_compiled
 from mixupe_sklearn._inputs import Rows
 from mixupe_sklearn._lockstep import Batch, n_together, rates_of, sizes_of
-from mixupe_sklearn._net import RECORDED, make_dataset
+from mixupe_sklearn._net import RECORDED
+from mixupe_sklearn._skorch_data import make_dataset
 from mixupe_sklearn._training import Tensors, compile_net
 
 

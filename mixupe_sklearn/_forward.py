@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 
@@ -104,4 +105,6 @@ def as_logits(output: Any) -> Tensor:
     if not isinstance(output, Tensor) or output.ndim not in (1, 2):
         shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
         raise ValueError(f"Got module output {shape}, but expected shape (n_samples, n_outputs).")
+    if output.dtype in (torch.float16, torch.bfloat16):
+        output = output.float()  # sums over classes and rows need more digits
     return output[:, None] if output.ndim == 1 else output

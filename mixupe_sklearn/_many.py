@@ -21,9 +21,9 @@ from mixupe_sklearn._feed import Data, kind_of
 from mixupe_sklearn._hardware import gradients_on, resolve_device, threads_for
 from mixupe_sklearn._inputs import Rows
 from mixupe_sklearn._lockstep import Batch, n_together, rates_of, sizes_of
-from mixupe_sklearn._net import make_dataset
 from mixupe_sklearn._random import new_seed, seeded
 from mixupe_sklearn._schedule import rate_factors
+from mixupe_sklearn._skorch_data import make_dataset
 from mixupe_sklearn._training import as_tensors, check_weights, rows_a_pass
 
 # Members of one batch agree in these.

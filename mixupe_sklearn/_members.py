@@ -18,11 +18,12 @@ from mixupe_sklearn._crews import make_crew
 from mixupe_sklearn._forward import encode_targets
 from mixupe_sklearn._hardware import threads_for
 from mixupe_sklearn._inputs import CHUNK, MAX_ROWS, ROW_BLOCK, Rows
-from mixupe_sklearn._net import RECORDED, make_dataset
+from mixupe_sklearn._net import RECORDED
 from mixupe_sklearn._penalty import glm_loss
 from mixupe_sklearn._predicting import forward_all
 from mixupe_sklearn._schedule import n_epochs_a_look, rate_factors
 from mixupe_sklearn._settings import n_teams
+from mixupe_sklearn._skorch_data import make_dataset
 from mixupe_sklearn._training import (
     Tensors,
     as_tensors,

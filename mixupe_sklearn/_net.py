@@ -2,24 +2,25 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 from skorch import NeuralNetClassifier, NeuralNetRegressor
 from skorch.callbacks import PassthroughScoring
-from skorch.dataset import Dataset, get_len, unpack_data
-from skorch.helper import predefined_split
+from skorch.dataset import get_len, unpack_data
 from skorch.utils import to_tensor
 from torch import Tensor
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import DataLoader
 
-from mixupe_sklearn._batches import Batches, can_batch
+from mixupe_sklearn._batches import Batches
 from mixupe_sklearn._by_hand import pay_back, run_by_hand, why_not_by_hand
 from mixupe_sklearn._callbacks import BATCH_EVENTS, QuietLog, hears_batches
 from mixupe_sklearn._criterion import LossParts, MixupELoss
 from mixupe_sklearn._forward import as_logits
+from mixupe_sklearn._skorch_data import rows_in_memory, split_weight, with_weight
 
 # A mixin: its methods find skorch's own through the classes below.
 _Net: Any = object
@@ -37,44 +38,6 @@ _BATCHES_ONLY = {"random_state", "min_rows"}
 _BATCHES = {"batch_size", "shuffle", "drop_last"} | _BATCHES_ONLY
 
 
-def with_weight(X: Any, sample_weight: Any) -> Any:
-    """Put weights beside the inputs, the way skorch lets them travel: as an entry of a dict."""
-    if sample_weight is None:
-        return X
-    if isinstance(X, torch.utils.data.Dataset):
-        raise ValueError(
-            "Got sample_weight beside a Dataset, but expected arrays; a Dataset may return "
-            "{'X': ..., 'sample_weight': ...} as its inputs."
-        )
-    weight = sample_weight if isinstance(sample_weight, Tensor) else np.asarray(sample_weight)
-    is_good = (weight >= 0) & (weight < math.inf)
-    if not is_good.all():
-        value = float(weight[~is_good][0])
-        raise ValueError(f"Got sample_weight={value}, but expected finite numbers >= 0.")
-    inputs = X if isinstance(X, Mapping) else {"X": X}
-    return {**inputs, "sample_weight": weight}
-
-
-def split_weight(X: Any) -> tuple[Any, Tensor | None]:
-    """Undo ``with_weight``: the inputs and their weights, or None."""
-    if not isinstance(X, Mapping) or "sample_weight" not in X:
-        return X, None
-    inputs = {name: value for name, value in X.items() if name != "sample_weight"}
-    return (inputs["X"] if set(inputs) == {"X"} else inputs), X["sample_weight"]
-
-
-def _rows_in_memory(dataset: Any) -> tuple[Any, Any, Any] | None:
-    """``X``, ``y`` and row numbers of a skorch data set that lies in memory, else None."""
-    indices = None
-    if isinstance(dataset, Subset):
-        dataset, indices = dataset.dataset, torch.as_tensor(dataset.indices).numpy()
-    if type(dataset) is not Dataset or not can_batch(dataset.X):
-        return None
-    if dataset.y is not None and not can_batch(dataset.y):
-        return None
-    return dataset.X, dataset.y, indices
-
-
 def _listens(net: Any) -> bool:
     """Whether someone wants to know of each batch: a callback, or a method of a subclass."""
     names = (*_STEP_METHODS, *BATCH_EVENTS)
@@ -89,16 +52,6 @@ def has_batch_norm(module: torch.nn.Module) -> bool:
     return any(isinstance(layer, norm) for layer in module.modules())
 
 
-def make_dataset(X: Any, y: Any, sample_weight: Any = None) -> Dataset:
-    """A data set of skorch over rows in memory, with their weights."""
-    return Dataset(with_weight(X, sample_weight), y)
-
-
-def fixed_validation(dataset: Any) -> Callable[..., Any]:
-    """A ``train_split`` that measures the validation loss on these rows."""
-    return predefined_split(dataset)
-
-
 class _MixupEStep(_Net):
     """What both nets share: batches, the training step, and what is recorded of it."""
 
@@ -108,6 +61,10 @@ class _MixupEStep(_Net):
     _factors: Iterator[float] | None = None
     # The rates that are multiplied, one for each group of the optimizer.
     _rates: Sequence[float] = ()
+    # Makes a batch of raw inputs ready for the module, on its device; None leaves them as they are.
+    _prepare: Callable[[Tensor, bool], Tensor] | None = None
+    # The low precision that the module computes in while its weights stay as they are, or None.
+    _precision: torch.dtype | None = None
 
     def __init__(
         self,
@@ -154,7 +111,7 @@ class _MixupEStep(_Net):
         params = {"batch_size": self.batch_size, **self.get_params_for(name)}
         if params["batch_size"] == -1:
             params["batch_size"] = len(dataset)
-        rows = _rows_in_memory(dataset)
+        rows = rows_in_memory(dataset)
         if rows is None or not set(params) <= _BATCHES:
             params = {key: params[key] for key in params if key not in _BATCHES_ONLY}
             return DataLoader(dataset, **params)
@@ -165,7 +122,19 @@ class _MixupEStep(_Net):
 
     def infer(self, x: Any, **fit_params: Any) -> Any:
         """Run the module on a batch, without its weights."""
-        return super().infer(split_weight(x)[0], **fit_params)
+        inputs = self._prepared(split_weight(x)[0], training=False)
+        with self._in_precision():
+            return super().infer(inputs, **fit_params)
+
+    def _prepared(self, inputs: Any, training: bool) -> Any:
+        if self._prepare is None:
+            return inputs
+        return self._prepare(to_tensor(inputs, device=self.device), training)
+
+    def _in_precision(self) -> AbstractContextManager[Any]:
+        if self._precision is None:
+            return nullcontext()
+        return torch.autocast(torch.device(self.device).type, self._precision)
 
     def fit_loop(self, X: Any, y: Any = None, epochs: int | None = None, **fit_params: Any) -> Any:
         """Train; weights that were borrowed for it are given back whatever happens."""
@@ -214,7 +183,9 @@ class _MixupEStep(_Net):
         """Compute a batch's loss and its gradients: the criterion runs the module itself."""
         Xi, yi = to_tensor(unpack_data(batch), device=self.device)
         inputs, weight = split_weight(Xi)
-        parts = self.criterion_(self.module_, inputs, yi, weight, **fit_params)
+        inputs = self._prepared(inputs, training=True)
+        with self._in_precision():
+            parts = self.criterion_(self.module_, inputs, yi, weight, **fit_params)
         loss = self.get_loss(parts, yi, X=Xi, training=True)
         loss.backward()
         return parts, loss
@@ -348,7 +319,7 @@ class MixupENet(_MixupEStep, NeuralNetClassifier):
 
     def check_data(self, X: Any, y: Any = None) -> None:
         """Learn the classes; of rows in memory only the targets are looked at, none is copied."""
-        rows = _rows_in_memory(X) if y is None else None
+        rows = rows_in_memory(X) if y is None else None
         if rows is not None and rows[1] is not None:
             _, y, indices = rows
             y = y if indices is None else y[indices]

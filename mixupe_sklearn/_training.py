@@ -18,10 +18,11 @@ from mixupe_sklearn._forward import stages_of
 from mixupe_sklearn._hardware import compile_module, drop_compiled, threads_for
 from mixupe_sklearn._inputs import Rows, centred, free_memory, on_device
 from mixupe_sklearn._mixing import share_size
-from mixupe_sklearn._net import fixed_validation, has_batch_norm, make_dataset
+from mixupe_sklearn._net import has_batch_norm
 from mixupe_sklearn._predicting import float_type
 from mixupe_sklearn._schedule import rate_factors
 from mixupe_sklearn._settings import MODULES, OPTIMIZERS
+from mixupe_sklearn._skorch_data import fixed_validation, make_dataset
 
 # Inputs, targets and weights of rows, as a network takes them.
 Tensors = tuple[Any, Tensor, Tensor | None]

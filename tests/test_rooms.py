@@ -38,7 +38,7 @@ FLOORS = [
     ["datasets.openml"],
     ["datasets"],
     ["_batches", "_callbacks", "_criterion", "_hardware", "_presets", "_slopes"],
-    ["_feed", "_stacked"],
+    ["_feed", "_stacked", "_skorch_data"],
     ["_lockstep"],
     ["_by_hand"],
     ["_net", "_inputs", "_labels", "_tasks"],
@@ -66,7 +66,7 @@ MAY_IMPORT_SKLEARN = {
     "datasets.embedded",
 }
 MAY_IMPORT_OPTUNA = {"search"}  # and all of _search
-MAY_IMPORT_SKORCH = {"_net", "_callbacks"}
+MAY_IMPORT_SKORCH = {"_net", "_callbacks", "_skorch_data"}
 
 
 def short(name):
