@@ -2,7 +2,7 @@
 
 import copy
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,17 @@ from mixupe_sklearn._members import Exam, train_members
 from mixupe_sklearn._predicting import n_module_outputs, predicted
 from mixupe_sklearn._random import alone, new_seed, seeded, streams_of
 from mixupe_sklearn._schedule import n_epochs_for
-from mixupe_sklearn._settings import FIXED, check_settings, of_member
+from mixupe_sklearn._settings import FIXED, MODULES, check_settings, of_member
 from mixupe_sklearn._tasks import CallbackSupportMixin, FitTasks
-from mixupe_sklearn._training import make_net, readable, set_head, train_net, update_net
+from mixupe_sklearn._training import (
+    Tensors,
+    as_tensors,
+    make_net,
+    readable,
+    set_head,
+    train_net,
+    update_net,
+)
 
 # Fewer steps than this are hardly a training.
 FEW_STEPS = 100
@@ -61,6 +69,9 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
     _epoch_hook: Callable[[Any], bool] | None = None
     # A search also says that a fit which is interrupted is no result.
     _keeps_interrupted = True
+    # The modules that go by a name, and the parameters that a net cannot change while it goes on.
+    _modules: Mapping[str, Any] = MODULES
+    _fixed_names: Sequence[str] = FIXED
 
     def __init__(
         self,
@@ -129,6 +140,10 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    def _settings(self) -> dict[str, Any]:
+        """All that training asks for, by name."""
+        return vars(self)
+
     def _fit(self, X, y, sample_weight, X_val, y_val, sample_weight_val):
         """Validate, encode, set rows aside, build the net, train."""
         validation = {"X_val": X_val, "y_val": y_val, "sample_weight_val": sample_weight_val}
@@ -164,7 +179,7 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
 
     def _begin(self, X, y, sample_weight, *, is_new, learn) -> Rows:
         """Check parameters and rows; a new net gets new generators."""
-        check_settings(vars(self))
+        check_settings(self._settings(), self._modules)
         train = self._rows(X, y, sample_weight, is_new=is_new, learn=learn)
         if is_new:
             self._spawn_generators()
@@ -222,8 +237,9 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
     def _train_one(self, train, valid, tasks, how) -> bool:
         end = functools.partial(self._end_epoch, tasks)
         show_bar = tasks is not None and self.verbose == 1
+        tensors = functools.partial(self._tensors, self.net_)
         is_complete = train_net(
-            self.net_, train, valid, self.X_mean_, vars(self), end=end, show_bar=show_bar, **how
+            self.net_, train, valid, tensors, self._settings(), end=end, show_bar=show_bar, **how
         )
         self._keep_history()
         return is_complete
@@ -238,7 +254,7 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
 
         with progress:
             trained = train_members(
-                self.nets_, train, exam, self.X_mean_, vars(self), end=end, **how
+                self.nets_, train, exam, self.X_mean_, self._settings(), end=end, **how
             )
         if exam is not None and self.early_stopping:  # else they were only watched
             self.member_weights_ = trained.weights
@@ -246,7 +262,7 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
 
     def _start(self, train: Rows, seed: int, device) -> None:
         """Make nets that have not been trained, their first weights from seeds."""
-        self.X_mean_ = mean_of_rows(train)
+        self._learn_inputs(train)
         self.nets_ = []
         for number, streams in enumerate(self._streams):
             with alone(seed if number == 0 else new_seed(streams.torch), device):
@@ -254,7 +270,7 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
         self.net_ = self.nets_[0]
         self.member_weights_ = np.full(self.n_members, 1 / self.n_members)
         # Copies, though not of what is inside: a user may write into a dict or list of ours.
-        self._fixed = {name: copy.copy(getattr(self, name)) for name in FIXED}
+        self._fixed = {name: copy.copy(getattr(self, name)) for name in self._fixed_names}
         self.history_: list[dict[str, Any]] = []
         self.loss_curve_: list[float] = []
         self.n_iter_ = 0
@@ -278,14 +294,14 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
     def _new_net(self, train: Rows, device, number: int):
         net = make_net(
             self._net_class,
-            of_member(vars(self), number),
-            n_features=train.X.shape[1],
-            n_outputs=self._n_outputs(),
+            of_member(self._settings(), number),
+            self._modules,
+            widths=self._widths(train),
             order_rng=self._streams[number].order,
             mixing_rng=self._streams[number].mixing,
             device=device,
         )
-        n_outputs = n_module_outputs(net, train.X, self.X_mean_)
+        n_outputs = self._try_out(net, train)
         head = self._head_for(n_outputs)
         if head is None:
             raise ValueError(
@@ -304,7 +320,23 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
                     f"training goes on: fit anew, with warm_start=False."
                 )
         for number, net in enumerate(self.nets_):
-            update_net(net, of_member(vars(self), number))
+            update_net(net, of_member(self._settings(), number))
+
+    def _learn_inputs(self, train: Rows) -> None:
+        """Learn from the first training rows how inputs are made ready for the module."""
+        self.X_mean_ = mean_of_rows(train)
+
+    def _widths(self, train: Rows) -> dict[str, Any]:
+        """What the module is told if it has arguments of these names."""
+        return {"n_features": train.X.shape[1], "n_outputs": self._n_outputs()}
+
+    def _try_out(self, net: Any, train: Rows) -> int:
+        """Run a new module on two rows: how wide its output is."""
+        return n_module_outputs(net, train.X, self.X_mean_)
+
+    def _tensors(self, net: Any, rows: Rows) -> Tensors:
+        """Inputs, targets and weights as batches are taken from them."""
+        return as_tensors(net, rows, self.X_mean_, by_batch=True)
 
     def _predicted(self, X, finish) -> Any:
         """What ``finish`` makes of the logits of a user's rows, a chunk of them at a time."""

@@ -69,8 +69,8 @@ class CheckedRows(ABC):
         y = self._validate_targets(X, y, f"y{suffix}")
         weight = check_weight(sample_weight, X.shape[0], f"sample_weight{suffix}")
         if weight is not None and not weight.all():
-            X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
-        check_finite(X, getattr(self, "feature_names_in_", None), f"X{suffix}")
+            X, y, weight = self._select(X, weight > 0), y[weight > 0], weight[weight > 0]
+        self._check_finite(X, f"X{suffix}")
         assert_all_finite(y, input_name=f"y{suffix}")
         if learn:
             self._learn_targets(y, weight)
@@ -79,8 +79,17 @@ class CheckedRows(ABC):
         targets, weight = self._encode(y, weight, f"y{suffix}")
         if weight is not None and not weight.all():  # a class of weight zero
             check_weight(weight, X.shape[0], "class_weight times sample_weight")
-            X, targets, weight = X[weight > 0], targets[weight > 0], weight[weight > 0]
+            X, targets = self._select(X, weight > 0), targets[weight > 0]
+            weight = weight[weight > 0]
         return Rows(X, targets, normalise(weight))
+
+    def _select(self, X: Any, is_wanted: np.ndarray) -> Any:
+        """Some of the checked rows."""
+        return X[is_wanted]
+
+    def _check_finite(self, X: Any, name: str) -> None:
+        """Raise one sentence where checked rows hold NaN or infinity."""
+        check_finite(X, getattr(self, "feature_names_in_", None), name)
 
     def _validate_rows(self, X, *, reset, name="X"):
         """scikit-learn's own checks, with our words for text."""

@@ -2,11 +2,10 @@
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import column_or_1d
 
 from mixupe_sklearn._base import BaseMixupE, all_or_nothing
 from mixupe_sklearn._inputs import to_numpy
-from mixupe_sklearn._labels import ClassTargets, Labels, has_several_labels, unique_labels
+from mixupe_sklearn._labels import ClassTargets
 from mixupe_sklearn._net import MixupENet
 from mixupe_sklearn._tasks import with_callbacks
 
@@ -292,24 +291,8 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         self : MixupEClassifier
             The estimator.
         """
-        if isinstance(self.class_weight, str):
-            raise ValueError(
-                f"Got class_weight={self.class_weight!r} with partial_fit, which does not see all "
-                f"rows, but expected a dict or None."
-            )
-        is_new, are_several = not hasattr(self, "net_"), has_several_labels(to_numpy(y))
-        if is_new and classes is None and not are_several:
-            raise ValueError("Got classes=None, but expected all labels at the first call.")
-        if classes is not None:
-            classes = unique_labels(column_or_1d(classes))
-            if is_new and not are_several:
-                self._know(Labels(classes))
-            elif not is_new and not np.array_equal(classes, self.classes_):
-                raise ValueError(
-                    f"Got classes={classes.tolist()}, but expected those of the first call, "
-                    f"{self.classes_.tolist()}."
-                )
-        return self._partial_fit(X, y, sample_weight, learn=is_new and are_several)
+        learn = self._announce(classes, to_numpy(y), is_new=not hasattr(self, "net_"))
+        return self._partial_fit(X, y, sample_weight, learn=learn)
 
     def predict_proba(self, X):
         """Return the probability of each class, or of each label.

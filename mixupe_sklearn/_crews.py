@@ -1,6 +1,7 @@
 """Members in training: as one where they are plain networks, else one after the other."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from mixupe_sklearn._inputs import Rows
 from mixupe_sklearn._lockstep import Batch, n_together, rates_of, sizes_of
 from mixupe_sklearn._net import RECORDED
 from mixupe_sklearn._skorch_data import make_dataset
-from mixupe_sklearn._training import Tensors, compile_net
+from mixupe_sklearn._training import Tensors, as_tensors, compile_net
 
 
 class Together:
@@ -179,7 +180,7 @@ def make_crew(
     """
     if settings["compile"]:
         for net in nets:
-            compile_net(net, train, X_mean)
+            compile_net(net, train, partial(as_tensors, net, X_mean=X_mean))
     iterator = nets[0].get_iterator(make_dataset(*tensors), training=True)
     is_plain = all(why_not_by_hand(net, iterator) is None for net in nets)
     if settings["callbacks"] or settings["compile"] or not is_plain:

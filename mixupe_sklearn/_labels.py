@@ -170,6 +170,27 @@ class ClassTargets:
     def _know(self, labels: Labels) -> None:
         self._labels, self.classes_ = labels, labels.classes
 
+    def _announce(self, classes, y, *, is_new: bool) -> bool:
+        """Take over what ``partial_fit`` is told of the classes; whether ``y`` is to tell it."""
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                f"Got class_weight={self.class_weight!r} with partial_fit, which does not see all "
+                f"rows, but expected a dict or None."
+            )
+        are_several = has_several_labels(y)
+        if is_new and classes is None and not are_several:
+            raise ValueError("Got classes=None, but expected all labels at the first call.")
+        if classes is not None:
+            classes = unique_labels(column_or_1d(classes))
+            if is_new and not are_several:
+                self._know(Labels(classes))
+            elif not is_new and not np.array_equal(classes, self.classes_):
+                raise ValueError(
+                    f"Got classes={classes.tolist()}, but expected those of the first call, "
+                    f"{self.classes_.tolist()}."
+                )
+        return is_new and are_several
+
     def _learn_targets(self, y, weight) -> None:
         self._know(Labels.learned_from(y))
 

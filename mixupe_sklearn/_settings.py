@@ -95,7 +95,9 @@ def _check_values(settings: Mapping[str, Any]) -> None:
             check_rules({name: value}, {name: METHOD_RULES[name]})
 
 
-def check_settings(settings: Mapping[str, Any]) -> None:
+def check_settings(
+    settings: Mapping[str, Any], modules: Mapping[str, Callable[..., torch.nn.Module]]
+) -> None:
     """Raise one sentence for the first parameter that is not what it should be."""
     check_rules(settings, TRAINING_RULES)
     _check_values(settings)
@@ -103,7 +105,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
     _check_schedule(settings)
     module, optimizer = settings["module"], settings["optimizer"]
     if isinstance(module, str):
-        check_rules(settings, {"module": Choice(tuple(MODULES))})
+        check_rules(settings, {"module": Choice(tuple(modules))})
     elif isinstance(module, torch.nn.Module) or not callable(module):
         raise ValueError(
             f"Got module={type(module).__name__}(...), but expected a name, a module class, or a "

@@ -21,11 +21,12 @@ from mixupe_sklearn._mixing import share_size
 from mixupe_sklearn._net import has_batch_norm
 from mixupe_sklearn._predicting import float_type
 from mixupe_sklearn._schedule import rate_factors
-from mixupe_sklearn._settings import MODULES, OPTIMIZERS
+from mixupe_sklearn._settings import OPTIMIZERS
 from mixupe_sklearn._skorch_data import fixed_validation, make_dataset
 
 # Inputs, targets and weights of rows, as a network takes them.
 Tensors = tuple[Any, Tensor, Tensor | None]
+MakeTensors = Callable[[Rows], Tensors]
 # Names of the callbacks that every net of an estimator has.
 STOPPER, BAR, HOOK = "mixupe_stopper", "mixupe_bar", "mixupe_hook"
 
@@ -38,9 +39,9 @@ def _accepts(function: Callable[..., Any], name: str) -> bool:
 
 
 def _module_arguments(
-    module: Callable[..., Any], widths: dict[str, int], module_params: Any
+    module: Callable[..., Any], widths: Mapping[str, Any], module_params: Any
 ) -> dict:
-    """The module's own parameters, and the two widths if it has arguments of these names."""
+    """The module's own parameters, and the widths that it has arguments for."""
     known = {name: width for name, width in widths.items() if _accepts(module, name)}
     return {**known, **(module_params or {})}
 
@@ -60,18 +61,17 @@ def _optimizer_arguments(optimizer: Callable[..., Any], settings: Mapping[str, A
 def make_net(
     net_class: Any,
     settings: Mapping[str, Any],
+    modules: Mapping[str, Callable[..., torch.nn.Module]],
     *,
-    n_features: int,
-    n_outputs: int,
+    widths: Mapping[str, Any],
     order_rng: np.random.Generator,
     mixing_rng: np.random.Generator,
     device: torch.device,
 ) -> Any:
     """Compose and initialise the skorch net; its first weights come from torch's generator."""
     module, optimizer = settings["module"], settings["optimizer"]
-    module = MODULES[module] if isinstance(module, str) else module
+    module = modules[module] if isinstance(module, str) else module
     optimizer = OPTIMIZERS[optimizer] if isinstance(optimizer, str) else optimizer
-    widths = {"n_features": n_features, "n_outputs": n_outputs}
     parts = {
         "module": _module_arguments(module, widths, settings["module_params"]),
         "criterion": {name: settings[name] for name in METHOD_RULES} | {"random_state": mixing_rng},
@@ -137,7 +137,7 @@ def set_head(net: Any, head: str) -> None:
     net.criterion__head = net.criterion_.head = head
 
 
-def compile_net(net: Any, train: Rows, X_mean: np.ndarray) -> None:
+def compile_net(net: Any, train: Rows, tensors: MakeTensors) -> None:
     """Compile what a training step calls, after a trial with the first two rows."""
     module, criterion = net.module_, copy.deepcopy(net.criterion_)  # its draws are for training
     if criterion.has_penalty and criterion.penalty == "directional":
@@ -147,7 +147,8 @@ def compile_net(net: Any, train: Rows, X_mean: np.ndarray) -> None:
         )
         return
     few = Rows(train.X[:2], train.targets[:2], None)
-    X, y = (rows[:].to(torch.device(net.device)) for rows in as_tensors(net, few, X_mean)[:2])
+    X, y = (rows[:].to(torch.device(net.device)) for rows in tensors(few)[:2])
+    X = net._prepared(X, training=True)
     # Mixing between stages calls these one by one.
     parts = stages_of(module) if criterion.mix_at == "hidden" else [module]
     compile_module(
@@ -169,7 +170,7 @@ def train_net(
     net: Any,
     train: Rows,
     valid: Rows | None,
-    X_mean: np.ndarray,
+    tensors: MakeTensors,
     settings: Mapping[str, Any],
     *,
     epochs: int,
@@ -200,8 +201,8 @@ def train_net(
             bar.show(epochs)
         with threads_for(net.module_, rows_a_pass(net, train.n_rows), settings["n_threads"]):
             if settings["compile"]:
-                compile_net(net, train, X_mean)
-            dataset, net.train_split = _datasets(net, train, valid, X_mean)
+                compile_net(net, train, tensors)
+            dataset, net.train_split = _datasets(train, valid, tensors)
             n_steps = epochs * math.ceil(train.n_rows / net.batch_size)
             net.set_schedule(rate_factors(schedule, n_steps))
             net.partial_fit(dataset, None, epochs=epochs)
@@ -258,13 +259,13 @@ def check_weights(net: Any) -> None:
             )
 
 
-def _datasets(net: Any, train: Rows, valid: Rows | None, X_mean: np.ndarray) -> tuple[Any, Any]:
+def _datasets(train: Rows, valid: Rows | None, tensors: MakeTensors) -> tuple[Any, Any]:
     """The training rows as a data set, and the split that brings the validation rows."""
-    whole = make_dataset(*as_tensors(net, train, X_mean, by_batch=True))
+    whole = make_dataset(*tensors(train))
     if valid is None:
         return whole, None
     if train.index is None or valid.index is None:
-        return whole, fixed_validation(make_dataset(*as_tensors(net, valid, X_mean, by_batch=True)))
+        return whole, fixed_validation(make_dataset(*tensors(valid)))
     # Arrays, though Subset's type asks for a sequence: a list of a million numbers is no small one.
     aside = Subset(whole, cast(Sequence[int], valid.index))
     return Subset(whole, cast(Sequence[int], train.index)), fixed_validation(aside)
