@@ -1,6 +1,45 @@
 """Torch modules, one file per family; they know nothing of the rest of the package."""
 
-from mixupe_sklearn.modules.embedded_mlp import EmbeddedMLP, quantile_bins
-from mixupe_sklearn.modules.mlp import MLP
+from collections.abc import Callable
+from functools import partial
 
-__all__ = ["MLP", "EmbeddedMLP", "quantile_bins"]
+from torch import nn
+
+from mixupe_sklearn.modules.coatnet import CoAtNet
+from mixupe_sklearn.modules.embedded_mlp import EmbeddedMLP, quantile_bins
+from mixupe_sklearn.modules.lenet import LeNet
+from mixupe_sklearn.modules.mlp import MLP
+from mixupe_sklearn.modules.preact_resnet import PreActResNet
+from mixupe_sklearn.modules.resnet import ResNet
+from mixupe_sklearn.modules.vgg import VGG
+from mixupe_sklearn.modules.vit import ViT
+from mixupe_sklearn.modules.wide_resnet import WideResNet
+
+# The paper's networks for pictures and spectrograms, by name.
+NAMED: dict[str, Callable[..., nn.Module]] = {
+    "lenet": LeNet,
+    "vgg11": partial(VGG, depth=11),
+    "vgg13": partial(VGG, depth=13),
+    "preactresnet18": partial(PreActResNet, depth=18),
+    "preactresnet34": partial(PreActResNet, depth=34),
+    "preactresnet50": partial(PreActResNet, depth=50),
+    "preactresnet101": partial(PreActResNet, depth=101),
+    "wideresnet28-10": partial(WideResNet, depth=28, widening=10),
+    "resnet50": partial(ResNet, depth=50),
+    "vit-b16": ViT,
+    "coatnet0": CoAtNet,
+}
+
+__all__ = [
+    "MLP",
+    "NAMED",
+    "VGG",
+    "CoAtNet",
+    "EmbeddedMLP",
+    "LeNet",
+    "PreActResNet",
+    "ResNet",
+    "ViT",
+    "WideResNet",
+    "quantile_bins",
+]

@@ -1,0 +1,237 @@
+"""What the families for pictures share: the run of stages, checks of sizes, and a few layers."""
+
+import math
+from collections.abc import Callable, Sequence
+from numbers import Integral
+from typing import Any
+
+from torch import Tensor, nn
+
+# Makes a block from its width in, its width out, and its stride.
+MakeBlock = Callable[[int, int, int], nn.Module]
+
+
+class Staged(nn.Module):
+    """A module that runs its ``stages`` in turn; Manifold Mixup mixes after one but the last.
+
+    Parameters
+    ----------
+    stages : sequence of torch.nn.Module
+        Each maps one floating-point tensor to another; the last one gives the logits.
+
+    Examples
+    --------
+    >>> import torch
+    >>> Staged([torch.nn.Flatten(), torch.nn.Linear(12, 2)])(torch.zeros(5, 3, 2, 2)).shape
+    torch.Size([5, 2])
+    """
+
+    def __init__(self, stages: Sequence[nn.Module]):
+        super().__init__()
+        self.stages = nn.ModuleList(stages)
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the logits of a batch."""
+        for stage in self.stages:
+            X = stage(X)
+        return X
+
+
+class PictureCheck(nn.Module):
+    """The first layer of a family: passes a batch on, or says in a sentence what is wrong with it.
+
+    Parameters
+    ----------
+    family : str
+        Name of the module that asks.
+    n_channels : int
+        How many channels a picture has.
+    image_size : pair of int
+        Height and width of a picture; the least ones if ``exact`` is false.
+    exact : bool
+        Whether the weights fit one size only.
+
+    Examples
+    --------
+    >>> import torch
+    >>> check = PictureCheck("VGG", 1, (160, 101), exact=True)
+    >>> check(torch.zeros(5, 1, 101, 160))
+    Traceback (most recent call last):
+    ...
+    ValueError: Got a batch of shape (5, 1, 101, 160), but VGG expected (n, 1, 160, 101): build it \
+with the n_channels and image_size of the pictures.
+    """
+
+    def __init__(self, family: str, n_channels: int, image_size: tuple[int, int], exact: bool):
+        super().__init__()
+        self.family = family
+        self.n_channels = n_channels
+        self.image_size = tuple(image_size)
+        self.exact = exact
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the batch as it is."""
+        if X.ndim == 4 and X.shape[1] == self.n_channels and self._fits(X.shape[2], X.shape[3]):
+            return X
+        height, width = self.image_size
+        least = "" if self.exact else " or larger"
+        raise ValueError(
+            f"Got a batch of shape {tuple(X.shape)}, but {self.family} expected "
+            f"(n, {self.n_channels}, {height}, {width}){least}: build it with the n_channels and "
+            f"image_size of the pictures."
+        )
+
+    def _fits(self, height: int, width: int) -> bool:
+        if self.exact:
+            return (height, width) == self.image_size
+        return height >= self.image_size[0] and width >= self.image_size[1]
+
+    def extra_repr(self) -> str:
+        """Sizes, for print."""
+        return f"n_channels={self.n_channels}, image_size={self.image_size}, exact={self.exact}"
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+
+
+def check_counts(**counts: Any) -> None:
+    """Check that each of these is a whole number of at least one.
+
+    Examples
+    --------
+    >>> check_counts(n_outputs=10, width=0)
+    Traceback (most recent call last):
+    ...
+    ValueError: Got width=0, but expected a whole number >= 1.
+    """
+    for name, value in counts.items():
+        if not _is_count(value):
+            raise ValueError(f"Got {name}={value!r}, but expected a whole number >= 1.")
+
+
+def check_sequence(name: str, values: Any, n_least: int = 1) -> tuple[int, ...]:
+    """Check a sequence of whole numbers, and return it as a tuple.
+
+    Examples
+    --------
+    >>> check_sequence("blocks", [1, 2])
+    (1, 2)
+    >>> check_sequence("blocks", 2)
+    Traceback (most recent call last):
+    ...
+    ValueError: Got blocks=2, but expected a sequence of at least 1 whole numbers >= 1.
+    """
+    found = tuple(values) if isinstance(values, Sequence) else ()
+    if len(found) < n_least or not all(_is_count(value) for value in found):
+        raise ValueError(
+            f"Got {name}={values!r}, but expected a sequence of at least {n_least} whole numbers "
+            f">= 1."
+        )
+    return found
+
+
+def check_depth(family: str, depth: Any, known: Sequence[int]) -> None:
+    """Check that a family has a member of this depth.
+
+    Examples
+    --------
+    >>> check_depth("VGG", 12, (11, 13))
+    Traceback (most recent call last):
+    ...
+    ValueError: Got depth=12, but VGG expected one of 11, 13: give blocks for another one.
+    """
+    if depth not in known:
+        names = ", ".join(map(str, known))
+        raise ValueError(
+            f"Got depth={depth!r}, but {family} expected one of {names}: give blocks for another "
+            f"one."
+        )
+
+
+def check_image_size(family: str, image_size: Any, least: int, reason: str) -> tuple[int, int]:
+    """Check that pictures are large enough for a family, and return their height and width.
+
+    Examples
+    --------
+    >>> check_image_size("VGG", (8, 40), 32, "its 5 poolings halve the picture each")
+    Traceback (most recent call last):
+    ...
+    ValueError: Got image_size=(8, 40), but VGG expected at least 32 x 32: its 5 poolings halve \
+the picture each.
+    """
+    found = tuple(image_size) if isinstance(image_size, Sequence) else ()
+    if len(found) != 2 or not all(_is_count(value) for value in found):
+        raise ValueError(
+            f"Got image_size={image_size!r}, but expected two whole numbers: height and width."
+        )
+    if min(found) < least:
+        raise ValueError(
+            f"Got image_size={image_size!r}, but {family} expected at least {least} x {least}: "
+            f"{reason}."
+        )
+    return int(found[0]), int(found[1])
+
+
+def conv(d_in: int, d_out: int, size: int, stride: int = 1, **params: Any) -> nn.Conv2d:
+    """A convolution that keeps height and width, up to its stride; a norm beside it is its bias.
+
+    Examples
+    --------
+    >>> import torch
+    >>> conv(3, 8, 3, stride=2)(torch.zeros(1, 3, 7, 8)).shape
+    torch.Size([1, 8, 4, 4])
+    """
+    params = {"bias": False, **params}
+    return nn.Conv2d(d_in, d_out, size, stride=stride, padding=size // 2, **params)
+
+
+def block_group(
+    make: MakeBlock, n_blocks: int, d_in: int, d_out: int, stride: int
+) -> nn.Sequential:
+    """Blocks in a row, of which the first one changes width and size.
+
+    Examples
+    --------
+    >>> import torch
+    >>> group = block_group(lambda d_in, d_out, stride: conv(d_in, d_out, 3, stride), 2, 4, 8, 2)
+    >>> len(group), group(torch.zeros(1, 4, 8, 8)).shape
+    (2, torch.Size([1, 8, 4, 4]))
+    """
+    first, *others = (
+        make(d_in if i == 0 else d_out, d_out, 1 if i else stride) for i in range(n_blocks)
+    )
+    return nn.Sequential(first, *others)
+
+
+def pooled_head(d_in: int, n_outputs: int, *before: nn.Module) -> nn.Sequential:
+    """Logits from the mean of each map, after what should stand before the mean.
+
+    Examples
+    --------
+    >>> import torch
+    >>> pooled_head(8, 3)(torch.zeros(5, 8, 4, 4)).shape
+    torch.Size([5, 3])
+    """
+    return nn.Sequential(*before, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(d_in, n_outputs))
+
+
+def he_fan_out(module: nn.Module) -> None:
+    """Draw the weights of all convolutions as He et al. (2015) do, by the width that goes out.
+
+    Each map of a grouped convolution goes out to its group alone.
+
+    Examples
+    --------
+    >>> import torch
+    >>> layer = conv(64, 128, 3)
+    >>> he_fan_out(layer)
+    >>> round(layer.weight.std().item() * (128 * 9 / 2) ** 0.5, 1)
+    1.0
+    """
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d):
+            fan_out = layer.out_channels * math.prod(layer.kernel_size) // layer.groups
+            nn.init.normal_(layer.weight, std=math.sqrt(2 / fan_out))
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)

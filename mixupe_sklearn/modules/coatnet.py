@@ -1,0 +1,286 @@
+"""CoAtNet: convolutions while maps are large, attention once they are small."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from mixupe_sklearn.modules._attention import (
+    SelfAttention,
+    feed_forward,
+    relative_places,
+    small_normal,
+)
+from mixupe_sklearn.modules._parts import (
+    MakeBlock,
+    PictureCheck,
+    Staged,
+    block_group,
+    check_counts,
+    check_image_size,
+    check_sequence,
+    conv,
+    he_fan_out,
+)
+
+N_ATTENTION = 2  # how many groups, the last ones, are of attention
+EXPANSION = 4  # of the hidden layers of both kinds of blocks
+SQUEEZE = 4  # the gate of a convolution block sees a quarter of its width
+
+
+def _shortcut(d_in: int, d_out: int, stride: int) -> nn.Module:
+    if d_in == d_out and stride == 1:
+        return nn.Identity()
+    return nn.Sequential(_pool(stride), conv(d_in, d_out, 1, bias=True))
+
+
+def _pool(stride: int) -> nn.Module:
+    # Odd sizes are rounded up, as convolutions with padding do.
+    return nn.Identity() if stride == 1 else nn.MaxPool2d(stride, ceil_mode=True)
+
+
+class Gate(nn.Module):
+    """Squeeze and excitation: each map times a number that the means of all maps decide.
+
+    Parameters
+    ----------
+    d_maps : int
+        How many maps there are.
+    d_squeezed : int
+        Width of the layer between.
+
+    Examples
+    --------
+    >>> import torch
+    >>> Gate(8, 2)(torch.zeros(5, 8, 4, 4)).shape
+    torch.Size([5, 8, 4, 4])
+    """
+
+    def __init__(self, d_maps: int, d_squeezed: int):
+        super().__init__()
+        self.scale = nn.Sequential(
+            nn.AdaptiveAvgPool2d(1),
+            conv(d_maps, d_squeezed, 1, bias=True),
+            nn.GELU(),
+            conv(d_squeezed, d_maps, 1, bias=True),
+            nn.Sigmoid(),
+        )
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the scaled maps."""
+        return X * self.scale(X)
+
+
+class MBConv(nn.Module):
+    """An inverted bottleneck: wide between two 1 x 1 convolutions, where a 3 x 3 runs map by map.
+
+    Parameters
+    ----------
+    d_in, d_out : int
+        Widths in and out.
+    stride : int
+        Step of the first convolution, as in the paper's formula, and of the shortcut's pooling.
+
+    Examples
+    --------
+    >>> import torch
+    >>> MBConv(4, 8, stride=2)(torch.zeros(5, 4, 7, 8)).shape
+    torch.Size([5, 8, 4, 4])
+    """
+
+    def __init__(self, d_in: int, d_out: int, stride: int):
+        super().__init__()
+        d_wide = EXPANSION * d_out
+        self.shortcut = _shortcut(d_in, d_out, stride)
+        self.branch = nn.Sequential(
+            nn.BatchNorm2d(d_in),
+            conv(d_in, d_wide, 1, stride),
+            nn.BatchNorm2d(d_wide),
+            nn.GELU(),
+            conv(d_wide, d_wide, 3, groups=d_wide),
+            nn.BatchNorm2d(d_wide),
+            nn.GELU(),
+            Gate(d_wide, max(1, d_out // SQUEEZE)),
+            conv(d_wide, d_out, 1, bias=True),
+        )
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the sum of shortcut and branch."""
+        return self.shortcut(X) + self.branch(X)
+
+
+class RelativePlaces(nn.Module):
+    """What attention adds to its scores: a learned number for each head and offset of two places.
+
+    Parameters
+    ----------
+    map_size : pair of int
+        Height and width of the map.
+    n_heads : int
+        Number of heads.
+
+    Examples
+    --------
+    >>> RelativePlaces((2, 3), n_heads=4)().shape
+    torch.Size([4, 6, 6])
+    """
+
+    offset: Tensor
+
+    def __init__(self, map_size: tuple[int, int], n_heads: int):
+        super().__init__()
+        height, width = map_size
+        n_offsets = (2 * height - 1) * (2 * width - 1)
+        self.scores = nn.Parameter(torch.empty(n_heads, n_offsets))
+        nn.init.trunc_normal_(self.scores, std=0.02)
+        self.register_buffer("offset", relative_places(height, width), persistent=False)
+
+    def forward(self) -> Tensor:
+        """Return the number of each head for each pair of places."""
+        return self.scores[:, self.offset]
+
+
+class AttentionBlock(nn.Module):
+    """A transformer block of maps, whose attention knows the offset of two places.
+
+    Parameters
+    ----------
+    d_in, d_out : int
+        Widths in and out.
+    stride : int
+        Step of the pooling before attention and in the shortcut.
+    map_size : pair of int
+        Height and width of the maps that go out.
+    d_head : int
+        Width of a head.
+
+    Examples
+    --------
+    >>> import torch
+    >>> block = AttentionBlock(4, 8, stride=2, map_size=(4, 3), d_head=4)
+    >>> block(torch.zeros(5, 4, 7, 6)).shape
+    torch.Size([5, 8, 4, 3])
+    """
+
+    def __init__(self, d_in: int, d_out: int, stride: int, map_size: tuple[int, int], d_head: int):
+        super().__init__()
+        self.map_size = map_size
+        self.shortcut = _shortcut(d_in, d_out, stride)
+        self.norm = nn.LayerNorm(d_in, eps=1e-6)
+        self.pool = _pool(stride)
+        n_heads = d_out // d_head
+        self.attention = SelfAttention(d_in, d_out, n_heads, RelativePlaces(map_size, n_heads))
+        self.feed = feed_forward(d_out, EXPANSION * d_out)
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the maps of the next layer."""
+        ready = self.pool(self.norm(X.movedim(1, -1)).movedim(-1, 1))
+        tokens = self.shortcut(X).flatten(2).mT + self.attention(ready.flatten(2).mT)
+        tokens = tokens + self.feed(tokens)
+        return tokens.mT.unflatten(2, self.map_size)
+
+
+class CoAtNet(Staged):
+    """A stem, groups of convolution blocks, and two groups of attention; CoAtNet-0 by default.
+
+    Parameters
+    ----------
+    n_outputs : int
+        Width of the output (logits).
+    n_channels : int, default=3
+        How many channels a picture has.
+    image_size : pair of int, default=(224, 224)
+        Height and width of a picture.
+    widths : sequence of int, default=(64, 96, 192, 384, 768)
+        Width of the stem and of each group; each of them halves the picture.
+    blocks : sequence of int, default=(2, 2, 3, 5, 2)
+        How many convolutions the stem has, and how many blocks each group.
+    d_head : int, default=32
+        Width of an attention head; divides the last two widths.
+
+    Attributes
+    ----------
+    stages : torch.nn.ModuleList
+        The stem, each group of blocks, and the head.
+
+    Notes
+    -----
+    Shapes: ``(n_samples, n_channels, height, width)`` in, ``(n_samples, n_outputs)`` out. What the
+    paper leaves open is as in most later implementations: a block's hidden width is four times
+    the width that goes out, the gate's a quarter of it; a norm and a dense layer with tanh stand
+    between mean and output. There is no stochastic depth. Convolutions start as He et al. (2015)
+    have it, dense layers truncated normal with deviation 0.02.
+
+    References
+    ----------
+    Dai et al., "CoAtNet: Marrying Convolution and Attention for All Data Sizes", NeurIPS 2021.
+
+    Examples
+    --------
+    A small one, for a processor:
+
+    >>> import torch
+    >>> from mixupe_sklearn.modules import CoAtNet
+    >>> module = CoAtNet(
+    ...     10, image_size=(32, 32), widths=(8, 8, 16, 32), blocks=(1, 1, 1, 1), d_head=8
+    ... )
+    >>> module(torch.zeros(5, 3, 32, 32)).shape, len(module.stages)
+    (torch.Size([5, 10]), 5)
+    """
+
+    def __init__(
+        self,
+        n_outputs: int,
+        *,
+        n_channels: int = 3,
+        image_size: tuple[int, int] = (224, 224),
+        widths: Sequence[int] = (64, 96, 192, 384, 768),
+        blocks: Sequence[int] = (2, 2, 3, 5, 2),
+        d_head: int = 32,
+    ):
+        check_counts(n_outputs=n_outputs, n_channels=n_channels, d_head=d_head)
+        widths = check_sequence("widths", widths, n_least=1 + N_ATTENTION)
+        blocks = check_sequence("blocks", blocks, n_least=1 + N_ATTENTION)
+        _check_fit(widths, blocks, d_head)
+        reason = f"its stem and {len(widths) - 1} groups halve the picture each"
+        size = check_image_size("CoAtNet", image_size, 2 ** len(widths), reason)
+        stages = [_stem(n_channels, widths[0], blocks[0], size)]
+        for i in range(1, len(widths)):
+            # After halving i + 1 times, each time rounded up.
+            map_size = (-(-size[0] // 2 ** (i + 1)), -(-size[1] // 2 ** (i + 1)))
+            make = _maker(i >= len(widths) - N_ATTENTION, map_size, d_head)
+            stages.append(block_group(make, blocks[i], widths[i - 1], widths[i], stride=2))
+        super().__init__([*stages, _head(widths[-1], n_outputs)])
+        he_fan_out(self)
+        small_normal(self)
+
+
+def _check_fit(widths: tuple[int, ...], blocks: tuple[int, ...], d_head: int) -> None:
+    if len(blocks) != len(widths):
+        raise ValueError(
+            f"Got blocks={blocks!r}, but expected {len(widths)} numbers, as many as widths."
+        )
+    if any(width % d_head for width in widths[-N_ATTENTION:]):
+        raise ValueError(
+            f"Got widths={widths!r}, but expected the last {N_ATTENTION} to be multiples of "
+            f"d_head={d_head}."
+        )
+
+
+def _stem(n_channels: int, width: int, n_convolutions: int, size: tuple[int, int]) -> nn.Sequential:
+    layers: list[nn.Module] = [PictureCheck("CoAtNet", n_channels, size, exact=True)]
+    layers.append(conv(n_channels, width, 3, stride=2))
+    for _ in range(n_convolutions - 1):
+        layers += [nn.BatchNorm2d(width), nn.GELU(), conv(width, width, 3)]
+    return nn.Sequential(*layers)
+
+
+def _head(width: int, n_outputs: int) -> nn.Sequential:
+    mean = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(width, eps=1e-6))
+    return nn.Sequential(*mean, nn.Linear(width, width), nn.Tanh(), nn.Linear(width, n_outputs))
+
+
+def _maker(is_attention: bool, map_size: tuple[int, int], d_head: int) -> MakeBlock:
+    if not is_attention:
+        return MBConv
+    return lambda d_in, d_out, stride: AttentionBlock(d_in, d_out, stride, map_size, d_head)

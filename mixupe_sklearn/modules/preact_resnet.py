@@ -1,0 +1,162 @@
+"""PreActResNet: residual networks whose norm and ReLU stand before each convolution."""
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from mixupe_sklearn.modules._parts import (
+    PictureCheck,
+    Staged,
+    block_group,
+    check_counts,
+    check_depth,
+    check_image_size,
+    check_sequence,
+    conv,
+    he_fan_out,
+    pooled_head,
+)
+
+# Blocks of each group.
+BLOCKS = {
+    18: (2, 2, 2, 2),
+    34: (3, 4, 6, 3),
+    50: (3, 4, 6, 3),
+    101: (3, 4, 23, 3),
+}
+EXPANSION = 4  # a bottleneck is a quarter of the width around it
+
+
+class PreActBlock(nn.Module):
+    """A residual branch that begins with norm and ReLU; a shortcut that must change begins there.
+
+    Parameters
+    ----------
+    d_in, d_out : int
+        Widths in and out.
+    stride : int
+        Step of the first 3 x 3 convolution, and of the shortcut.
+    bottleneck : bool, default=False
+        Whether the branch is 1 x 1, 3 x 3, 1 x 1 with a narrow middle, or 3 x 3 twice.
+    dropout : float, default=0.0
+        Share of the units dropped in training, before the last convolution.
+
+    Examples
+    --------
+    >>> import torch
+    >>> PreActBlock(4, 8, stride=2)(torch.zeros(5, 4, 8, 8)).shape
+    torch.Size([5, 8, 4, 4])
+    """
+
+    def __init__(
+        self, d_in: int, d_out: int, stride: int, bottleneck: bool = False, dropout: float = 0.0
+    ):
+        super().__init__()
+        self.before = nn.Sequential(nn.BatchNorm2d(d_in), nn.ReLU())
+        is_same = d_in == d_out and stride == 1
+        self.shortcut = None if is_same else conv(d_in, d_out, 1, stride)
+        if bottleneck:
+            d_middle = d_out // EXPANSION
+            steps = [
+                (d_in, d_middle, 1, 1),
+                (d_middle, d_middle, 3, stride),
+                (d_middle, d_out, 1, 1),
+            ]
+        else:
+            steps = [(d_in, d_out, 3, stride), (d_out, d_out, 3, 1)]
+        layers: list[nn.Module] = [conv(*steps[0])]
+        for step in steps[1:]:
+            layers += [nn.BatchNorm2d(step[0]), nn.ReLU(), conv(*step)]
+        if dropout:
+            layers.insert(-1, nn.Dropout(dropout))
+        self.branch = nn.Sequential(*layers)
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the sum of shortcut and branch."""
+        ready = self.before(X)
+        return (X if self.shortcut is None else self.shortcut(ready)) + self.branch(ready)
+
+
+class PreActResNet(Staged):
+    """Pre-activation residual network with a stem for small pictures, as in the CIFAR experiments.
+
+    Parameters
+    ----------
+    n_outputs : int
+        Width of the output (logits).
+    n_channels : int, default=3
+        How many channels a picture has.
+    image_size : pair of int, default=(32, 32)
+        Height and width of a picture; larger ones run, too.
+    depth : {18, 34, 50, 101}, default=18
+        Number of layers of the published network; from 50 on its blocks are bottlenecks.
+    width : int, default=64
+        Width of the stem; the groups are that wide and then twice the one before each, times four
+        for bottlenecks.
+    blocks : sequence of int or None, default=None
+        How many blocks each group has; None is those of ``depth``. Each group but the first
+        halves the picture.
+    stem_stride : int, default=1
+        Step of the first convolution; 2 for pictures of 64 x 64, such as Tiny-ImageNet.
+    final_norm : bool, default=False
+        Whether norm and ReLU stand before the head, as He et al. have it. The networks of the
+        Mixup, Manifold Mixup and MixupE experiments do without.
+
+    Attributes
+    ----------
+    stages : torch.nn.ModuleList
+        The stem, each group of blocks, and the head.
+
+    Notes
+    -----
+    Shapes: ``(n_samples, n_channels, height, width)`` in, ``(n_samples, n_outputs)`` out.
+
+    References
+    ----------
+    He et al., "Identity Mappings in Deep Residual Networks", ECCV 2016.
+
+    Examples
+    --------
+    A small one, for a processor:
+
+    >>> import torch
+    >>> from mixupe_sklearn.modules import PreActResNet
+    >>> module = PreActResNet(10, width=16, blocks=(1, 1, 1, 1))
+    >>> module(torch.zeros(5, 3, 32, 32)).shape, len(module.stages)
+    (torch.Size([5, 10]), 6)
+    """
+
+    def __init__(
+        self,
+        n_outputs: int,
+        *,
+        n_channels: int = 3,
+        image_size: tuple[int, int] = (32, 32),
+        depth: int = 18,
+        width: int = 64,
+        blocks: Sequence[int] | None = None,
+        stem_stride: int = 1,
+        final_norm: bool = False,
+    ):
+        check_counts(
+            n_outputs=n_outputs, n_channels=n_channels, width=width, stem_stride=stem_stride
+        )
+        check_depth("PreActResNet", depth, tuple(BLOCKS))
+        blocks = check_sequence("blocks", BLOCKS[depth] if blocks is None else blocks)
+        least = stem_stride * 2 ** (len(blocks) - 1)
+        reason = f"each of its {len(blocks)} groups but the first halves the picture"
+        check_image_size("PreActResNet", image_size, least, reason)
+        bottleneck = depth >= 50
+
+        def make(d_in: int, d_out: int, stride: int) -> nn.Module:
+            return PreActBlock(d_in, d_out, stride, bottleneck)
+
+        check = PictureCheck("PreActResNet", n_channels, (least, least), exact=False)
+        stages = [nn.Sequential(check, conv(n_channels, width, 3, stem_stride))]
+        d_in, d_out = width, width * (EXPANSION if bottleneck else 1)
+        for i, n_blocks in enumerate(blocks):
+            stages.append(block_group(make, n_blocks, d_in, d_out, stride=2 if i else 1))
+            d_in, d_out = d_out, 2 * d_out
+        norm = (nn.BatchNorm2d(d_in), nn.ReLU()) if final_norm else ()
+        super().__init__([*stages, pooled_head(d_in, n_outputs, *norm)])
+        he_fan_out(self)

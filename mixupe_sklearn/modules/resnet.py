@@ -1,0 +1,133 @@
+"""ResNet-50 and its deeper brothers, for large pictures."""
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from mixupe_sklearn.modules._parts import (
+    PictureCheck,
+    Staged,
+    block_group,
+    check_counts,
+    check_depth,
+    check_image_size,
+    check_sequence,
+    conv,
+    he_fan_out,
+    pooled_head,
+)
+
+# Blocks of each group.
+BLOCKS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
+EXPANSION = 4  # a bottleneck is a quarter of the width around it
+
+
+class Bottleneck(nn.Module):
+    """A residual branch of 1 x 1, 3 x 3 and 1 x 1 convolutions, a norm after each.
+
+    Parameters
+    ----------
+    d_in, d_out : int
+        Widths in and out.
+    stride : int
+        Step of the 3 x 3 convolution, and of the shortcut.
+
+    Examples
+    --------
+    >>> import torch
+    >>> Bottleneck(4, 8, stride=2)(torch.zeros(5, 4, 8, 8)).shape
+    torch.Size([5, 8, 4, 4])
+    """
+
+    def __init__(self, d_in: int, d_out: int, stride: int):
+        super().__init__()
+        d_middle = d_out // EXPANSION
+        is_same = d_in == d_out and stride == 1
+        self.shortcut = None if is_same else _convolved(d_in, d_out, 1, stride)
+        self.branch = nn.Sequential(
+            _convolved(d_in, d_middle, 1),
+            nn.ReLU(),
+            _convolved(d_middle, d_middle, 3, stride),
+            nn.ReLU(),
+            _convolved(d_middle, d_out, 1),
+        )
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the sum of shortcut and branch, after ReLU."""
+        return nn.functional.relu(
+            (X if self.shortcut is None else self.shortcut(X)) + self.branch(X)
+        )
+
+
+def _convolved(d_in: int, d_out: int, size: int, stride: int = 1) -> nn.Sequential:
+    return nn.Sequential(conv(d_in, d_out, size, stride), nn.BatchNorm2d(d_out))
+
+
+class ResNet(Staged):
+    """Residual network of bottlenecks behind a stem for large pictures; ResNet-50 by default.
+
+    Parameters
+    ----------
+    n_outputs : int
+        Width of the output (logits).
+    n_channels : int, default=3
+        How many channels a picture has.
+    image_size : pair of int, default=(224, 224)
+        Height and width of a picture; other large ones run, too.
+    depth : {50, 101, 152}, default=50
+        Number of layers of the published network.
+    width : int, default=64
+        Width of the stem; the first group is four times that wide, each next one twice as wide as
+        the one before.
+    blocks : sequence of int or None, default=None
+        How many blocks each group has; None is those of ``depth``. The stem makes a quarter of
+        the picture's height and width, each group but the first halves them.
+
+    Attributes
+    ----------
+    stages : torch.nn.ModuleList
+        The stem, each group of blocks, and the head.
+
+    Notes
+    -----
+    Shapes: ``(n_samples, n_channels, height, width)`` in, ``(n_samples, n_outputs)`` out. A block's
+    stride is that of its 3 x 3 convolution, as is usual since the paper (where it is the first).
+
+    References
+    ----------
+    He et al., "Deep Residual Learning for Image Recognition", CVPR 2016.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from mixupe_sklearn.modules import ResNet
+    >>> ResNet(10, width=8, blocks=(1, 1, 1, 1))(torch.zeros(5, 3, 64, 64)).shape
+    torch.Size([5, 10])
+    """
+
+    def __init__(
+        self,
+        n_outputs: int,
+        *,
+        n_channels: int = 3,
+        image_size: tuple[int, int] = (224, 224),
+        depth: int = 50,
+        width: int = 64,
+        blocks: Sequence[int] | None = None,
+    ):
+        check_counts(n_outputs=n_outputs, n_channels=n_channels, width=width)
+        check_depth("ResNet", depth, tuple(BLOCKS))
+        blocks = check_sequence("blocks", BLOCKS[depth] if blocks is None else blocks)
+        least = 4 * 2 ** (len(blocks) - 1)
+        reason = f"its stem and {len(blocks)} groups make 1 x 1 of that"
+        check_image_size("ResNet", image_size, least, reason)
+        check = PictureCheck("ResNet", n_channels, (least, least), exact=False)
+        convolved = _convolved(n_channels, width, 7, stride=2)
+        pool = nn.MaxPool2d(3, stride=2, padding=1)
+        stages = [nn.Sequential(check, convolved, nn.ReLU(), pool)]
+        d_in, d_out = width, EXPANSION * width
+        for i, n_blocks in enumerate(blocks):
+            stages.append(block_group(Bottleneck, n_blocks, d_in, d_out, stride=2 if i else 1))
+            d_in, d_out = d_out, 2 * d_out
+        super().__init__([*stages, pooled_head(d_in, n_outputs)])
+        he_fan_out(self)

@@ -1,0 +1,104 @@
+"""VGG with BatchNorm, as in the speech experiments."""
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from mixupe_sklearn.modules._parts import (
+    PictureCheck,
+    Staged,
+    check_counts,
+    check_depth,
+    check_image_size,
+    check_sequence,
+    conv,
+    he_fan_out,
+)
+
+# How many convolutions stand before each pooling.
+BLOCKS = {
+    11: (1, 1, 2, 2, 2),
+    13: (2, 2, 2, 2, 2),
+    16: (2, 2, 3, 3, 3),
+    19: (2, 2, 4, 4, 4),
+}
+
+
+class VGG(Staged):
+    """Groups of 3 x 3 convolutions with a max pooling after each, then one hidden dense layer.
+
+    Parameters
+    ----------
+    n_outputs : int
+        Width of the output (logits).
+    n_channels : int, default=1
+        How many channels a picture has.
+    image_size : pair of int, default=(160, 101)
+        Height and width of a picture.
+    depth : {11, 13, 16, 19}, default=11
+        Number of layers of the published network.
+    width : int, default=64
+        Width of the first group; each next one is twice as wide, up to eight times.
+    blocks : sequence of int or None, default=None
+        How many convolutions each group has; None is those of ``depth``.
+    d_hidden : int, default=512
+        Width of the hidden dense layer, which sees all maps side by side.
+
+    Attributes
+    ----------
+    stages : torch.nn.ModuleList
+        Each group with its pooling, the hidden dense layer, and the output layer.
+
+    Notes
+    -----
+    Shapes: ``(n_samples, n_channels, height, width)`` in, ``(n_samples, n_outputs)`` out. The
+    convolutions keep the bias of the published network, though BatchNorm follows them.
+
+    References
+    ----------
+    Simonyan and Zisserman, "Very Deep Convolutional Networks for Large-Scale Image Recognition",
+    ICLR 2015.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from mixupe_sklearn.modules import VGG
+    >>> VGG(30, width=4, d_hidden=16)(torch.zeros(5, 1, 160, 101)).shape
+    torch.Size([5, 30])
+    """
+
+    def __init__(
+        self,
+        n_outputs: int,
+        *,
+        n_channels: int = 1,
+        image_size: tuple[int, int] = (160, 101),
+        depth: int = 11,
+        width: int = 64,
+        blocks: Sequence[int] | None = None,
+        d_hidden: int = 512,
+    ):
+        check_counts(n_outputs=n_outputs, n_channels=n_channels, width=width, d_hidden=d_hidden)
+        check_depth("VGG", depth, tuple(BLOCKS))
+        blocks = check_sequence("blocks", BLOCKS[depth] if blocks is None else blocks)
+        shrink = 2 ** len(blocks)
+        reason = f"its {len(blocks)} poolings halve the picture each"
+        size = check_image_size("VGG", image_size, shrink, reason)
+        widths = [width * min(2**i, 8) for i in range(len(blocks))]
+        stages = [
+            _group(d_in, d_out, n)
+            for d_in, d_out, n in zip([n_channels, *widths], widths, blocks, strict=False)
+        ]
+        stages[0] = nn.Sequential(PictureCheck("VGG", n_channels, size, True), *stages[0])
+        d_maps = widths[-1] * (size[0] // shrink) * (size[1] // shrink)
+        stages.append(nn.Sequential(nn.Flatten(), nn.Linear(d_maps, d_hidden), nn.ReLU()))
+        super().__init__([*stages, nn.Linear(d_hidden, n_outputs)])
+        he_fan_out(self)
+
+
+def _group(d_in: int, d_out: int, n_convolutions: int) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for _ in range(n_convolutions):
+        layers += [conv(d_in, d_out, 3, bias=True), nn.BatchNorm2d(d_out), nn.ReLU()]
+        d_in = d_out
+    return nn.Sequential(*layers, nn.MaxPool2d(2))

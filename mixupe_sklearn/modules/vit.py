@@ -1,0 +1,190 @@
+"""Vision Transformer: a picture as a sequence of patches."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from mixupe_sklearn.modules._attention import SelfAttention, feed_forward, small_normal
+from mixupe_sklearn.modules._parts import (
+    PictureCheck,
+    Staged,
+    check_counts,
+    check_image_size,
+)
+
+
+class PatchTokens(nn.Module):
+    """The first stage of :class:`ViT`: a token for each patch, one for the class, and their places.
+
+    Parameters
+    ----------
+    n_channels : int
+        How many channels a picture has.
+    image_size : pair of int
+        Height and width of a picture.
+    patch_size : int
+        Height and width of a patch.
+    d_model : int
+        Width of a token.
+
+    Examples
+    --------
+    >>> import torch
+    >>> PatchTokens(3, (8, 16), patch_size=4, d_model=6)(torch.zeros(5, 3, 8, 16)).shape
+    torch.Size([5, 9, 6])
+    """
+
+    def __init__(self, n_channels: int, image_size: tuple[int, int], patch_size: int, d_model: int):
+        super().__init__()
+        n_patches = (image_size[0] // patch_size) * (image_size[1] // patch_size)
+        self.check = PictureCheck("ViT", n_channels, image_size, exact=True)
+        self.patches = nn.Conv2d(n_channels, d_model, patch_size, stride=patch_size)
+        self.class_token = nn.Parameter(torch.empty(1, 1, d_model))
+        self.places = nn.Parameter(torch.empty(1, 1 + n_patches, d_model))
+        nn.init.trunc_normal_(self.class_token, std=0.02)
+        nn.init.trunc_normal_(self.places, std=0.02)
+        # A dense layer of a whole patch: 0.02 would be too little where patches are small.
+        nn.init.trunc_normal_(self.patches.weight, std=math.sqrt(1 / (n_channels * patch_size**2)))
+        nn.init.zeros_(self.patches.bias)  # type: ignore[arg-type]
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the tokens, of shape (n_samples, 1 + n_patches, d_model)."""
+        tokens = self.patches(self.check(X)).flatten(2).mT
+        return torch.cat([self.class_token.expand(len(X), -1, -1), tokens], dim=1) + self.places
+
+
+class TransformerBlock(nn.Module):
+    """Attention, then a dense layer for each token, with a norm before and a sum after each.
+
+    Parameters
+    ----------
+    d_model : int
+        Width of a token.
+    n_heads : int
+        How many heads share the width.
+    d_hidden : int
+        Width of the hidden dense layer.
+
+    Examples
+    --------
+    >>> import torch
+    >>> TransformerBlock(8, n_heads=2, d_hidden=32)(torch.zeros(5, 9, 8)).shape
+    torch.Size([5, 9, 8])
+    """
+
+    def __init__(self, d_model: int, n_heads: int, d_hidden: int):
+        super().__init__()
+        norm = nn.LayerNorm(d_model, eps=1e-6)
+        self.attention = nn.Sequential(norm, SelfAttention(d_model, d_model, n_heads))
+        self.feed = feed_forward(d_model, d_hidden)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return the tokens of the next layer."""
+        tokens = tokens + self.attention(tokens)
+        return tokens + self.feed(tokens)
+
+
+class ClassHead(nn.Sequential):
+    """The last stage of :class:`ViT`: logits from the class token, after a norm.
+
+    Parameters
+    ----------
+    d_model : int
+        Width of a token.
+    n_outputs : int
+        Width of the output.
+
+    Examples
+    --------
+    >>> import torch
+    >>> ClassHead(8, 3)(torch.zeros(5, 9, 8)).shape
+    torch.Size([5, 3])
+    """
+
+    def __init__(self, d_model: int, n_outputs: int):
+        super().__init__(nn.LayerNorm(d_model, eps=1e-6), nn.Linear(d_model, n_outputs))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return the logits."""
+        return super().forward(tokens[:, 0])
+
+
+class ViT(Staged):
+    """Vision Transformer; ViT-B/16 by default.
+
+    Parameters
+    ----------
+    n_outputs : int
+        Width of the output (logits).
+    n_channels : int, default=3
+        How many channels a picture has.
+    image_size : pair of int, default=(224, 224)
+        Height and width of a picture, multiples of ``patch_size``.
+    patch_size : int, default=16
+        Height and width of a patch.
+    d_model : int, default=768
+        Width of a token.
+    depth : int, default=12
+        Number of transformer blocks.
+    n_heads : int, default=12
+        Number of attention heads; divides ``d_model``.
+    d_hidden : int or None, default=None
+        Width of a block's hidden dense layer; None is four times ``d_model``.
+
+    Attributes
+    ----------
+    stages : torch.nn.ModuleList
+        The tokens with their places, each block, and the head.
+
+    Notes
+    -----
+    Shapes: ``(n_samples, n_channels, height, width)`` in, ``(n_samples, n_outputs)`` out. There is
+    no dropout; the first weights are truncated normal with deviation 0.02, those of the patches by
+    one over the root of the fan-in.
+
+    References
+    ----------
+    Dosovitskiy et al., "An Image is Worth 16x16 Words: Transformers for Image Recognition at
+    Scale", ICLR 2021.
+
+    Examples
+    --------
+    A small one, for a processor:
+
+    >>> import torch
+    >>> from mixupe_sklearn.modules import ViT
+    >>> module = ViT(10, image_size=(32, 32), patch_size=8, d_model=32, depth=2, n_heads=4)
+    >>> module(torch.zeros(5, 3, 32, 32)).shape, len(module.stages)
+    (torch.Size([5, 10]), 4)
+    """
+
+    def __init__(
+        self,
+        n_outputs: int,
+        *,
+        n_channels: int = 3,
+        image_size: tuple[int, int] = (224, 224),
+        patch_size: int = 16,
+        d_model: int = 768,
+        depth: int = 12,
+        n_heads: int = 12,
+        d_hidden: int | None = None,
+    ):
+        d_hidden = 4 * d_model if d_hidden is None else d_hidden
+        check_counts(n_outputs=n_outputs, n_channels=n_channels, patch_size=patch_size)
+        check_counts(d_model=d_model, depth=depth, n_heads=n_heads, d_hidden=d_hidden)
+        size = check_image_size("ViT", image_size, patch_size, "a patch has that size")
+        if size[0] % patch_size or size[1] % patch_size:
+            raise ValueError(
+                f"Got image_size={image_size!r}, but ViT expected multiples of "
+                f"patch_size={patch_size}."
+            )
+        if d_model % n_heads:
+            raise ValueError(
+                f"Got d_model={d_model!r}, but ViT expected a multiple of n_heads={n_heads}."
+            )
+        blocks = [TransformerBlock(d_model, n_heads, d_hidden) for _ in range(depth)]
+        head = ClassHead(d_model, n_outputs)
+        super().__init__([PatchTokens(n_channels, size, patch_size, d_model), *blocks, head])
+        small_normal(self)
