@@ -1,0 +1,179 @@
+"""Speech Commands as it lies on a disk: a folder for each word, the speaker in each file name."""
+
+import difflib
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from mixupe_sklearn._checks import Number, check_rules
+from mixupe_sklearn._sound_files import find_words
+
+ADDRESS = "http://download.tensorflow.org/data/speech_commands_v0.02.tar.gz"
+LAYOUT = "folder/WORD/SPEAKER_nohash_NUMBER.wav"
+# The name of the speaker is the beginning of a hash.
+FILE_NAME = re.compile(r"([0-9a-f]{8})_nohash_\d+\.wav", re.IGNORECASE)
+# The lists that come with the data, and what they make of the files that they name.
+LISTS = {"validation_list.txt": "valid", "testing_list.txt": "test"}
+SHARE = Number("a share between 0 and 1", 0, 1, open_low=True)
+
+
+class SpeechCommands(NamedTuple):
+    """Clips of spoken words, one an entry of each array.
+
+    Attributes
+    ----------
+    paths : ndarray of str
+        The wav files.
+    labels : ndarray of str
+        The word that is spoken.
+    speakers : ndarray of str
+        Who speaks it: eight hex digits.
+    split : ndarray of str or None
+        ``"train"``, ``"valid"`` or ``"test"`` by the lists of the data set, no speaker in two of
+        them; None if the lists are not there.
+    classes : list of str
+        The different words, sorted.
+    """
+
+    paths: np.ndarray
+    labels: np.ndarray
+    speakers: np.ndarray
+    split: np.ndarray | None
+    classes: list[str]
+
+
+def load_speech_commands(
+    folder: str | os.PathLike, *, words: Sequence[str] | None = None
+) -> SpeechCommands:
+    """Find the clips of Google's Speech Commands data set, or of one laid out like it.
+
+    Nothing is downloaded, and no sound is read. The data (Warden, 2018; CC BY 4.0) are at
+    http://download.tensorflow.org/data/speech_commands_v0.02.tar.gz, to be unpacked.
+
+    Parameters
+    ----------
+    folder : path
+        Holds a folder for each word, with files named ``SPEAKER_nohash_NUMBER.wav``, and perhaps
+        ``validation_list.txt`` and ``testing_list.txt``. Recorded noise is left out.
+    words : sequence of str or None, default=None
+        The words to take; None takes all.
+
+    Returns
+    -------
+    commands : SpeechCommands
+        Paths, labels, speakers, split and classes.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from mixupe_sklearn.datasets.speech import load_speech_commands
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for word in ("yes", "no"):
+    ...         path = pathlib.Path(folder, word, "0c40e715_nohash_0.wav")
+    ...         path.parent.mkdir()
+    ...         path.touch()
+    ...     commands = load_speech_commands(folder)
+    >>> commands.labels.tolist(), commands.speakers.tolist(), commands.split
+    (['no', 'yes'], ['0c40e715', '0c40e715'], None)
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"Got folder={str(folder)!r}, but expected one with {LAYOUT}; unpack {ADDRESS} there."
+        )
+    found = _choose(find_words(folder, suffixes=(".wav",)), words, folder)
+    paths = [path for word in found for path in found[word]]
+    return SpeechCommands(
+        paths=np.array([str(path) for path in paths]),
+        labels=np.array([path.parent.name for path in paths]),
+        speakers=np.array([_speaker(path) for path in paths]),
+        split=_split(folder, paths),
+        classes=list(found),
+    )
+
+
+def split_by_speaker(
+    speakers: Sequence[str] | np.ndarray, share: float = 0.2, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Part clips into training and test so that no speaker is in both.
+
+    Parameters
+    ----------
+    speakers : sequence of str
+        Who speaks each clip.
+    share : float, default=0.2
+        Share of the clips that the test gets, as nearly as whole speakers allow.
+    seed : int, default=0
+        Chooses the test's speakers; the order of the clips does not matter.
+
+    Returns
+    -------
+    train, test : tuple of ndarray of int
+        Positions, sorted; neither is empty.
+
+    Examples
+    --------
+    >>> train, test = split_by_speaker(["ann", "bob", "ann", "cy", "cy", "ann"], share=0.4)
+    >>> train.tolist(), test.tolist()
+    ([0, 1, 2, 5], [3, 4])
+    """
+    check_rules({"share": share}, {"share": SHARE})
+    people, clip_of, n_clips = np.unique(speakers, return_inverse=True, return_counts=True)
+    if len(people) < 2:
+        raise ValueError(
+            f"Got {len(people)} speakers, but expected two at least: one for each part."
+        )
+    order = np.random.default_rng(seed).permutation(len(people))
+    # The number of speakers whose clips come nearest to the share, with one at least on each side.
+    totals = np.cumsum(n_clips[order])[:-1]
+    n_chosen = 1 + np.abs(totals - share * len(clip_of)).argmin()
+    is_test = np.isin(clip_of, order[:n_chosen])
+    return np.flatnonzero(~is_test), np.flatnonzero(is_test)
+
+
+def _choose(
+    found: dict[str, list[Path]], words: Sequence[str] | None, folder: Path
+) -> dict[str, list[Path]]:
+    """The wanted words that have files, in order."""
+    if isinstance(words, str):
+        raise ValueError(f"Got words={words!r}, but expected several; put one in a list.")
+    if words is not None and len(words) == 0:
+        raise ValueError(f"Got words={words!r}, but expected one word at least, or None for all.")
+    filled = {word: paths for word, paths in found.items() if paths}
+    if not filled:
+        raise ValueError(
+            f"Got folder={str(folder)!r} without a word's wav files, but expected {LAYOUT}; unpack "
+            f"{ADDRESS} there."
+        )
+    for word in [] if words is None else words:
+        if word not in filled:
+            close = difflib.get_close_matches(word, filled) or list(filled)[:10]
+            raise ValueError(
+                f"Got the word {word!r}, but expected one that is in {str(folder)!r}, such as "
+                f"{', '.join(close)}."
+            )
+    return {word: paths for word, paths in filled.items() if words is None or word in words}
+
+
+def _speaker(path: Path) -> str:
+    match = FILE_NAME.fullmatch(path.name)
+    if match is None:
+        raise ValueError(
+            f"Got the file {str(path)!r}, but expected a name with its speaker, "
+            f"SPEAKER_nohash_NUMBER.wav with eight hex digits first, as in 0c40e715_nohash_0.wav."
+        )
+    return match[1].lower()
+
+
+def _split(folder: Path, paths: list[Path]) -> np.ndarray | None:
+    part_of: dict[str, str] = {}
+    lists = [folder / name for name in LISTS if (folder / name).is_file()]
+    for path in lists:
+        part_of |= dict.fromkeys(path.read_text(encoding="utf-8").split(), LISTS[path.name])
+    if not lists:
+        return None
+    return np.array([part_of.get(path.relative_to(folder).as_posix(), "train") for path in paths])
