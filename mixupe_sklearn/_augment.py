@@ -1,0 +1,231 @@
+"""Augmentation of pictures, a batch at a time: crops, mirrors, and any affine map.
+
+All functions take floating tensors of shape (n, c, h, w) with a mean of zero, so that what comes
+in from outside of a picture, zeros, is the mean. They draw from torch's global generator of the
+tensor's device, one draw for each picture, and never write to their input.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+Augmentation = Callable[[Tensor], Tensor]
+
+
+def flip(X: Tensor) -> Tensor:
+    """Mirror each picture, left to right, with a chance of one half.
+
+    Examples
+    --------
+    >>> import torch
+    >>> X = torch.tensor([1.0, 2.0]).expand(100, 1, 1, 2)
+    >>> sorted({tuple(row) for row in flip(X).reshape(100, 2).tolist()})
+    [(1.0, 2.0), (2.0, 1.0)]
+    """
+    is_mirrored = torch.rand(len(X), 1, 1, 1, device=X.device) < 0.5
+    return _laid_out_like(X, torch.where(is_mirrored, X.flip(-1), X))
+
+
+def pad_crop(X: Tensor, padding: int = 4) -> Tensor:
+    """Cut a window of the old size out of each picture, after zeros were put round it.
+
+    Examples
+    --------
+    >>> import torch
+    >>> X = torch.ones(1, 1, 2, 2)
+    >>> torch.equal(pad_crop(X, padding=0), X), pad_crop(X, padding=2).shape
+    (True, torch.Size([1, 1, 2, 2]))
+    """
+    n, _, height, width = X.shape
+    padded = functional.pad(X, (padding,) * 4)
+    top, left = torch.randint(2 * padding + 1, (2, n), device=X.device)
+    # Every window, as a view: only those that are taken are copied.
+    windows = padded.unfold(2, height, 1).unfold(3, width, 1)
+    return _laid_out_like(X, windows[torch.arange(n, device=X.device), :, top, left])
+
+
+def resized_crop(
+    X: Tensor,
+    scale: tuple[float, float] = (0.08, 1.0),
+    ratio: tuple[float, float] = (3 / 4, 4 / 3),
+) -> Tensor:
+    """Cut a window of random size and place out of each picture, and enlarge it to the old size.
+
+    Parameters
+    ----------
+    X : tensor of shape (n, c, h, w)
+        The pictures.
+    scale : pair of float, default=(0.08, 1.0)
+        Bounds of the window's share of the area, drawn evenly.
+    ratio : pair of float, default=(3 / 4, 4 / 3)
+        Bounds of the window's width over its height, drawn evenly on a log scale. A window that
+        would reach beyond the picture is cut down to it, so that none is drawn again.
+
+    Returns
+    -------
+    X : tensor of shape (n, c, h, w)
+        The windows.
+
+    Examples
+    --------
+    >>> import torch
+    >>> X = torch.ones(2, 3, 8, 12)
+    >>> torch.allclose(resized_crop(X), X)
+    True
+    """
+    n, _, height, width = X.shape
+    area = X.new_empty(n).uniform_(*scale)
+    root = X.new_empty(n).uniform_(math.log(ratio[0]), math.log(ratio[1])).div(2).exp()
+    # Shares of the width and of the height: their product is the share of the area.
+    shape = math.sqrt(height / width)
+    shares = torch.stack([area.sqrt() * root * shape, area.sqrt() / root / shape]).clamp(max=1)
+    # The middle of the window, in halves of the picture: as far out as the window fits in.
+    middle = (1 - shares) * X.new_empty(2, n).uniform_(-1, 1)
+    theta = torch.cat([torch.diag_embed(shares.T), middle.T[:, :, None]], dim=2)
+    # The outermost pixels are enlarged, too: what lies beyond their middles is like them.
+    return warp(X, theta, padding_mode="border")
+
+
+def warp(X: Tensor, theta: Tensor, padding_mode: str = "zeros") -> Tensor:
+    """Map pictures by affine maps, one for each, with bilinear interpolation.
+
+    Parameters
+    ----------
+    X : tensor of shape (n, c, h, w)
+        The pictures; also other than square.
+    theta : tensor of shape (n, 2, 3) or (1, 2, 3)
+        Where each point of the result comes from: ``theta[:, :, :2]`` maps (x, y), in pixels from
+        the picture's middle, x to the right and y down; ``theta[:, :, 2]`` is then added, in halves
+        of the picture's width and height.
+    padding_mode : {"zeros", "border"}, default="zeros"
+        What lies outside of a picture: zeros, or the nearest pixel.
+
+    Returns
+    -------
+    X : tensor of shape (n, c, h, w)
+        The mapped pictures.
+
+    Examples
+    --------
+    >>> import torch
+    >>> X = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+    >>> warp(X, rotation(torch.tensor([90.0]))).round()
+    tensor([[[[2., 4.],
+              [1., 3.]]]])
+    """
+    n, _, height, width = X.shape
+    # Grids run from -1 to 1 along both axes, whatever their lengths.
+    unequal = theta.new_tensor([[1.0, height / width, 1.0], [width / height, 1.0, 1.0]])
+    theta = (theta * unequal).to(X.device, X.dtype).expand(n, 2, 3)
+    grid = functional.affine_grid(theta, list(X.shape), align_corners=False)
+    mapped = functional.grid_sample(X, grid, padding_mode=padding_mode, align_corners=False)
+    return _laid_out_like(X, mapped)
+
+
+def rotation(degrees: Tensor) -> Tensor:
+    """Maps for ``warp`` that turn pictures about their middle, counterclockwise.
+
+    Examples
+    --------
+    >>> import torch
+    >>> rotation(torch.tensor([30.0]))
+    tensor([[[ 0.8660, -0.5000,  0.0000],
+             [ 0.5000,  0.8660,  0.0000]]])
+    """
+    angle = torch.deg2rad(degrees)
+    return _maps([[angle.cos(), -angle.sin()], [angle.sin(), angle.cos()]])
+
+
+def shear(degrees: Tensor) -> Tensor:
+    """Maps for ``warp`` that lean pictures over by an angle, the row in the middle staying.
+
+    Examples
+    --------
+    >>> import torch
+    >>> shear(torch.tensor([45.0]))
+    tensor([[[1., 1., 0.],
+             [0., 1., 0.]]])
+    """
+    one, zero = torch.ones_like(degrees), torch.zeros_like(degrees)
+    return _maps([[one, torch.deg2rad(degrees).tan()], [zero, one]])
+
+
+def zoom(share: Tensor) -> Tensor:
+    """Maps for ``warp`` that show this share of the width and height: below one zooms in.
+
+    Examples
+    --------
+    >>> import torch
+    >>> zoom(torch.tensor([0.5]))
+    tensor([[[0.5000, 0.0000, 0.0000],
+             [0.0000, 0.5000, 0.0000]]])
+    """
+    zero = torch.zeros_like(share)
+    return _maps([[share, zero], [zero, share]])
+
+
+def _maps(rows: list[list[Tensor]]) -> Tensor:
+    """Affine maps (n, 2, 3) without a shift, from the entries of their matrices."""
+    zero = torch.zeros_like(rows[0][0])
+    return torch.stack([torch.stack([*row, zero], dim=-1) for row in rows], dim=-2)
+
+
+def _laid_out_like(X: Tensor, result: Tensor) -> Tensor:
+    """The result in the order in memory that ``X`` has: channels last stay last."""
+    is_plain = X.is_contiguous() or not X.is_contiguous(memory_format=torch.channels_last)
+    order = torch.contiguous_format if is_plain else torch.channels_last
+    return result.contiguous(memory_format=order)
+
+
+def _crop_flip(X: Tensor) -> Tensor:
+    return flip(pad_crop(X))
+
+
+def _resized_crop_flip(X: Tensor) -> Tensor:
+    return flip(resized_crop(X))
+
+
+# Functions with names, so that an estimator that holds one can be pickled.
+AUGMENTATIONS: dict[str, Augmentation] = {
+    "flip": flip,
+    "crop-flip": _crop_flip,
+    "resized-crop-flip": _resized_crop_flip,
+}
+
+
+def make_augmentation(augment: Any) -> Augmentation | None:
+    """The function that a parameter ``augment`` stands for; None for no augmentation.
+
+    Parameters
+    ----------
+    augment : str, callable or None
+        ``"flip"``, ``"crop-flip"`` (padding of 4), ``"resized-crop-flip"``, or a function of a
+        batch (n, c, h, w) that returns one of the same shape.
+
+    Returns
+    -------
+    augmentation : callable or None
+        From batch to batch.
+
+    Examples
+    --------
+    >>> make_augmentation("flip") is flip, make_augmentation(None) is None
+    (True, True)
+    >>> make_augmentation("rotate")
+    Traceback (most recent call last):
+        ...
+    ValueError: Got augment='rotate', but expected None, 'flip', 'crop-flip', 'resized-crop-flip' \
+or a function of a batch (n, c, h, w).
+    """
+    if augment is None or callable(augment):
+        return augment
+    if isinstance(augment, str) and augment in AUGMENTATIONS:
+        return AUGMENTATIONS[augment]
+    names = ", ".join(repr(name) for name in (None, *AUGMENTATIONS))
+    raise ValueError(
+        f"Got augment={augment!r}, but expected {names} or a function of a batch (n, c, h, w)."
+    )

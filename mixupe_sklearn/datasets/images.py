@@ -1,0 +1,263 @@
+"""Sets of pictures in the layouts in which they are published: CIFAR, SVHN, Tiny ImageNet, folders.
+
+Nothing is downloaded: unpack a set, and name its folder.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.io import loadmat
+
+from mixupe_sklearn._picture_folders import list_folder
+from mixupe_sklearn.datasets._pickles import unpickle_arrays
+
+
+class ImageSplits(NamedTuple):
+    """Pictures to learn from and to test with.
+
+    Parameters
+    ----------
+    X_train, X_test : array of shape (n, h, w, c), or list of path
+        The pictures, as bytes or by their files; the estimators take both.
+    y_train, y_test : array of int of shape (n,)
+        Positions in ``classes``.
+    classes : array of str
+        Names of the classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X, y = np.zeros((2, 8, 8, 3), dtype=np.uint8), np.array([1, 0])
+    >>> splits = ImageSplits(X, y, X, y, np.array(["cat", "dog"]))
+    >>> splits.classes[splits.y_train].tolist()
+    ['dog', 'cat']
+    """
+
+    X_train: Any
+    y_train: np.ndarray
+    X_test: Any
+    y_test: np.ndarray
+    classes: np.ndarray
+
+
+class _Layout(NamedTuple):
+    """How a set is called, where it is published, and what its folder holds."""
+
+    title: str
+    address: str
+    files: str
+
+    def missing(self, path: Path) -> FileNotFoundError:
+        """One sentence on a file that is not there."""
+        return FileNotFoundError(
+            f"Got no {str(path)!r}, but expected the folder of {self.title} with {self.files}; it "
+            f"is published at {self.address}."
+        )
+
+
+class _Cifar(NamedTuple):
+    layout: _Layout
+    folder: str
+    train: Sequence[str]
+    test: str
+    meta: str
+    labels: bytes
+    names: bytes
+
+
+CIFAR_ADDRESS = "https://www.cs.toronto.edu/~kriz/cifar.html (the Python version)"
+CIFAR = {
+    "cifar10": _Cifar(
+        _Layout(
+            "CIFAR-10", CIFAR_ADDRESS, "data_batch_1 to data_batch_5, test_batch, batches.meta"
+        ),
+        "cifar-10-batches-py",
+        tuple(f"data_batch_{number}" for number in range(1, 6)),
+        *("test_batch", "batches.meta", b"labels", b"label_names"),
+    ),
+    "cifar100": _Cifar(
+        _Layout("CIFAR-100", CIFAR_ADDRESS, "train, test, meta"),
+        *("cifar-100-python", ("train",), "test", "meta", b"fine_labels", b"fine_label_names"),
+    ),
+}
+SVHN = _Layout(
+    "SVHN (cropped digits)",
+    "http://ufldl.stanford.edu/housenumbers",
+    "train_32x32.mat, test_32x32.mat",
+)
+TINY_IMAGENET = _Layout(
+    "Tiny ImageNet",
+    "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
+    "train/CLASS/images/*.JPEG, val/images/*.JPEG, val/val_annotations.txt",
+)
+IMAGE_FOLDER = _Layout(
+    "a set of pictures",
+    "https://image-net.org (ImageNet, for one)",
+    "train/CLASS/*.jpg and val/CLASS/*.jpg (or test/CLASS/*.jpg)",
+)
+
+
+def load_cifar(folder: str | os.PathLike, name: str = "cifar10") -> ImageSplits:
+    """Read CIFAR-10 or CIFAR-100 in its Python version.
+
+    The files are pickles; nothing but arrays, text and lists is unpickled from them.
+
+    Parameters
+    ----------
+    folder : str or path
+        ``cifar-10-batches-py`` or ``cifar-100-python``, or the folder that it is in.
+    name : {"cifar10", "cifar100"}, default="cifar10"
+        Which of the two.
+
+    Returns
+    -------
+    splits : ImageSplits
+        Pictures (n, 32, 32, 3) of bytes. The classes of CIFAR-100 are the hundred fine ones.
+
+    Examples
+    --------
+    >>> load_cifar("nowhere")
+    Traceback (most recent call last):
+        ...
+    FileNotFoundError: Got no 'nowhere/data_batch_1', but expected the folder of CIFAR-10 with \
+data_batch_1 to data_batch_5, test_batch, batches.meta; it is published at \
+https://www.cs.toronto.edu/~kriz/cifar.html (the Python version).
+    """
+    if name not in CIFAR:
+        raise ValueError(f"Got name={name!r}, but expected one of {', '.join(map(repr, CIFAR))}.")
+    kind, path = CIFAR[name], Path(folder)
+    path = path / kind.folder if (path / kind.folder).is_dir() else path
+    parts = [_cifar_part(path / file, kind) for file in kind.train]
+    X_train = np.concatenate([X for X, _ in parts])
+    y_train = np.concatenate([y for _, y in parts])
+    X_test, y_test = _cifar_part(path / kind.test, kind)
+    meta = _unpickled(path / kind.meta, kind.layout)
+    classes = np.array([text.decode() for text in meta[kind.names]])
+    return ImageSplits(X_train, y_train, X_test, y_test, classes)
+
+
+def _cifar_part(path: Path, kind: _Cifar) -> tuple[np.ndarray, np.ndarray]:
+    content = _unpickled(path, kind.layout)
+    X, y = np.asarray(content.get(b"data")), np.asarray(content.get(kind.labels))
+    if X.dtype != np.uint8 or X.ndim != 2 or X.shape[1] != 3072 or y.shape != X.shape[:1]:
+        raise ValueError(
+            f"Got {str(path)!r} with data of shape {X.shape} and labels of shape {y.shape}, but "
+            f"expected bytes (n, 3072) and n labels, as in {kind.layout.title}."
+        )
+    return np.ascontiguousarray(X.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), y.astype(np.int64)
+
+
+def _unpickled(path: Path, layout: _Layout) -> dict:
+    if not path.is_file():
+        raise layout.missing(path)
+    return unpickle_arrays(path, layout.title, layout.address)
+
+
+def load_svhn(folder: str | os.PathLike) -> ImageSplits:
+    """Read the cropped digits of SVHN.
+
+    Parameters
+    ----------
+    folder : str or path
+        The folder with ``train_32x32.mat`` and ``test_32x32.mat``.
+
+    Returns
+    -------
+    splits : ImageSplits
+        Pictures (n, 32, 32, 3) of bytes; the digit 0, which the files call 10, is class 0.
+    """
+    X_train, y_train = _svhn_part(Path(folder) / "train_32x32.mat")
+    X_test, y_test = _svhn_part(Path(folder) / "test_32x32.mat")
+    return ImageSplits(X_train, y_train, X_test, y_test, np.array(list("0123456789")))
+
+
+def _svhn_part(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    if not path.is_file():
+        raise SVHN.missing(path)
+    try:
+        content = loadmat(path, variable_names=["X", "y"])
+        X, y = content["X"], content["y"].ravel().astype(np.int64)
+    except Exception as error:  # damaged files raise whatever their bytes happen to mean
+        raise ValueError(
+            f"Got {str(path)!r}, but expected a whole file of {SVHN.title} with X and y; get it "
+            f"again ({error})."
+        ) from error
+    X = X[..., None] if X.ndim == 3 else X  # a single picture loses its axis in such files
+    if X.dtype != np.uint8 or X.ndim != 4 or X.shape[2] != 3 or X.shape[3] != len(y):
+        raise ValueError(
+            f"Got {str(path)!r} with X of shape {X.shape} and {len(y)} labels, but expected bytes "
+            f"(32, 32, 3, n) and n labels, as in {SVHN.title}."
+        )
+    return np.ascontiguousarray(np.moveaxis(X, 3, 0)), y % 10
+
+
+def load_tiny_imagenet(folder: str | os.PathLike) -> ImageSplits:
+    """List the files of Tiny ImageNet: its training set, and its validation set as the test set.
+
+    Parameters
+    ----------
+    folder : str or path
+        ``tiny-imagenet-200``, or the folder that it is in.
+
+    Returns
+    -------
+    splits : ImageSplits
+        Paths; classes are WordNet numbers, such as ``n01443537``. Some pictures are grey.
+    """
+    path = Path(folder)
+    path = path / "tiny-imagenet-200" if (path / "tiny-imagenet-200").is_dir() else path
+    notes = path / "val" / "val_annotations.txt"
+    for needed in (path / "train", notes):
+        if not needed.exists():
+            raise TINY_IMAGENET.missing(needed)
+    X_train, names = list_folder(path / "train", "folder")
+    classes, y_train = np.unique(names, return_inverse=True)
+    rows = [line.split("\t")[:2] for line in notes.read_text().splitlines() if line.strip()]
+    X_test = [path / "val" / "images" / row[0] for row in rows]
+    gone = next((file for file in X_test if not file.is_file()), None)
+    if gone is not None or not rows:
+        raise TINY_IMAGENET.missing(gone or path / "val" / "images")
+    y_test = _positions([row[-1] for row in rows], classes, notes)
+    return ImageSplits(X_train, y_train, X_test, y_test, classes)
+
+
+def load_image_folder(folder: str | os.PathLike) -> ImageSplits:
+    """List the files of a set with a folder for each part, and in it one for each class.
+
+    Parameters
+    ----------
+    folder : str or path
+        A folder with ``train`` and, to test with, ``test`` or else ``val``.
+
+    Returns
+    -------
+    splits : ImageSplits
+        Paths; classes are named by their folders.
+    """
+    path = Path(folder)
+    test = path / "test" if _has_folders(path / "test") else path / "val"
+    for needed in (path / "train", test):
+        if not needed.is_dir():
+            raise IMAGE_FOLDER.missing(needed)
+    X_train, names = list_folder(path / "train", "folder")
+    classes, y_train = np.unique(names, return_inverse=True)
+    X_test, names = list_folder(test, "folder")
+    return ImageSplits(X_train, y_train, X_test, _positions(names, classes, test), classes)
+
+
+def _has_folders(path: Path) -> bool:
+    """Whether there are classes: the pictures of a contest's test folder have none."""
+    return path.is_dir() and any(entry.is_dir() for entry in path.iterdir())
+
+
+def _positions(names: Sequence[str] | np.ndarray, classes: np.ndarray, path: Path) -> np.ndarray:
+    unknown = sorted(set(names) - set(classes))
+    if unknown:
+        raise ValueError(
+            f"Got class {str(unknown[0])!r} in {str(path)!r}, but expected those of the training "
+            f"set only; add its pictures there, or leave it out."
+        )
+    return np.searchsorted(classes, np.asarray(names))
