@@ -4,7 +4,12 @@ import importlib.util
 import pathlib
 import sys
 
+import numpy as np
+
 import mixupe_sklearn
+import mixupe_sklearn.datasets.images
+import mixupe_sklearn.datasets.speech
+from mixupe_sklearn import datasets
 
 package = pathlib.Path(mixupe_sklearn.__file__)
 assert pathlib.Path(sys.prefix) in package.parents, f"not the installed wheel: {package}"
@@ -16,4 +21,20 @@ X = [[-1.0, 0.0], [1.0, 0.0]] * 30
 y = ["left", "right"] * 30
 classifier = mixupe_sklearn.MixupEClassifier(batch_size=10, random_state=0).fit(X, y)
 assert classifier.score(X, y) == 1.0
+
+# Pictures and sounds need no extra either, as long as they come as arrays.
+pictures = np.zeros((40, 8, 8), dtype=np.uint8)
+pictures[::2, :4] = pictures[1::2, 4:] = 200
+labels = ["up", "down"] * 20
+small = {"module_params": {"width": 4, "blocks": (1,)}, "batch_size": 10, "max_epochs": 5}
+eye = mixupe_sklearn.MixupEImageClassifier(**small, lr=0.01, random_state=0).fit(pictures, labels)
+assert eye.score(pictures, labels) == 1.0
+assert mixupe_sklearn.Spectrogram().transform([np.ones(100)]).shape == (1, 160, 101)
+assert datasets.speech.load_speech_commands and datasets.images.load_cifar
+try:
+    datasets.load_embedded  # noqa: B018
+except ImportError as error:
+    assert "needs pandas" in str(error)
+else:
+    raise AssertionError("a loader of tables came without pandas")
 print(f"wheel {mixupe_sklearn.__version__}: installed without extras, imported, and learned")

@@ -16,11 +16,14 @@ __all__ = [
     "Draw",
     "LossParts",
     "MixupEClassifier",
+    "MixupEImageClassifier",
     "MixupELoss",
     "MixupENet",
     "MixupENetRegressor",
     "MixupERegressor",
     "MixupESearchCV",
+    "MixupESpeechClassifier",
+    "Spectrogram",
     "make_mixupe_pipeline",
     "make_preprocessor",
     "plot_search",
@@ -30,7 +33,10 @@ __all__ = [
 _LAZY = {
     "make_mixupe_pipeline": ("mixupe_sklearn.preprocessing", None),
     "make_preprocessor": ("mixupe_sklearn.preprocessing", None),
+    "MixupEImageClassifier": ("mixupe_sklearn.adapters.image", None),
     "MixupESearchCV": ("mixupe_sklearn.search", "search"),
+    "MixupESpeechClassifier": ("mixupe_sklearn.adapters.speech", None),
+    "Spectrogram": ("mixupe_sklearn._spectrogram", None),
     "plot_search": ("mixupe_sklearn.search", "search"),
 }
 

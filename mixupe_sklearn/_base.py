@@ -140,12 +140,15 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings(self) -> Mapping[str, Any]:
         """All that training asks for, by name."""
         return vars(self)
 
-    def _fit(self, X, y, sample_weight, X_val, y_val, sample_weight_val):
-        """Validate, encode, set rows aside, build the net, train."""
+    def _fit(self, X, y, sample_weight, X_val, y_val, sample_weight_val, told=None):
+        """Validate, encode, set rows aside, build the net, train.
+
+        scikit-learn's callbacks are told of X and y, or of what these were before they were read.
+        """
         validation = {"X_val": X_val, "y_val": y_val, "sample_weight_val": sample_weight_val}
         given = [name for name, value in validation.items() if value is not None]
         missing = [name for name in ("X_val", "y_val") if name not in given]
@@ -164,6 +167,7 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
         n_own = train.n_rows - (len(exam.index[0]) if exam and exam.rows is train else 0)
         epochs = self._n_epochs(n_own)
         self._warn_of_few(n_own, epochs)
+        X, y = (X, y) if told is None else told
         tasks = FitTasks(self, X, y, sample_weight, epochs)
         held_out = valid if self.n_members == 1 else exam
         self._train(train, held_out, tasks, epochs=epochs, is_new=is_new)

@@ -99,18 +99,48 @@ def _set_threads(n_threads: int) -> None:
         torch.set_num_threads(n_threads)
 
 
-def n_threads_for(module: torch.nn.Module, n_rows: int, at_most: int) -> int:
+def multiplications(module: torch.nn.Module, X: torch.Tensor) -> int:
+    """Run a module: how many multiplications its linear layers and convolutions make for a row.
+
+    Examples
+    --------
+    >>> import torch
+    >>> multiplications(torch.nn.Conv2d(3, 8, 3, padding=1), torch.zeros(2, 3, 10, 10))
+    21600
+    """
+    n_each: list[int] = []
+
+    def count(layer: Any, inputs: Any, output: Any) -> None:
+        # Each number of the output is a sum over the weights that lead to it.
+        n_each.append(output[0].numel() * layer.weight[0].numel())
+
+    kinds = (torch.nn.Linear, torch.nn.modules.conv._ConvNd)
+    layers = [layer for layer in module.modules() if isinstance(layer, kinds)]
+    hooks = [layer.register_forward_hook(count) for layer in layers]
+    try:
+        module(X)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return sum(n_each)
+
+
+def n_threads_for(
+    module: torch.nn.Module, n_rows: int, at_most: int, work: int | None = None
+) -> int:
     """How many threads a pass of some rows through a module is worth.
 
     Parameters
     ----------
     module : torch.nn.Module
-        The network. Its work is taken to be that of linear layers, a multiplication for each
-        weight and row; convolutions have more.
+        The network. Where its work is not known, it is taken to be that of linear layers: a
+        multiplication for each weight and row.
     n_rows : int
         Rows of one pass.
     at_most : int
         The number that may be used.
+    work : int or None, default=None
+        Multiplications for a row, where they are known.
 
     Examples
     --------
@@ -122,13 +152,14 @@ def n_threads_for(module: torch.nn.Module, n_rows: int, at_most: int) -> int:
     """
     if at_most == 1:
         return 1
-    n_weights = sum(parameter.numel() for parameter in module.parameters())
-    return max(1, min(at_most, n_weights * n_rows // WORK_A_THREAD))
+    if work is None:
+        work = sum(parameter.numel() for parameter in module.parameters())
+    return max(1, min(at_most, work * n_rows // WORK_A_THREAD))
 
 
 @contextmanager
 def threads_for(
-    module: torch.nn.Module, n_rows: int, n_threads: int | None = None
+    module: torch.nn.Module, n_rows: int, n_threads: int | None = None, work: int | None = None
 ) -> Iterator[None]:
     """Run a block with the number of threads that its work is worth, then restore the one found.
 
@@ -141,6 +172,8 @@ def threads_for(
     n_threads : int or None, default=None
         Use exactly this many. None chooses, and never more than torch has: this is where a user's
         ``torch.set_num_threads``, ``OMP_NUM_THREADS`` and the shares of joblib's processes arrive.
+    work : int or None, default=None
+        Multiplications for a row, where they are known.
 
     Examples
     --------
@@ -153,7 +186,8 @@ def threads_for(
     True
     """
     with _threads.lent() as found:
-        _set_threads(n_threads_for(module, n_rows, found) if n_threads is None else n_threads)
+        chosen = n_threads_for(module, n_rows, found, work) if n_threads is None else n_threads
+        _set_threads(chosen)
         yield
 
 

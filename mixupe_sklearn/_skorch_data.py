@@ -28,6 +28,10 @@ def with_weight(X: Any, sample_weight: Any) -> Any:
     if not is_good.all():
         value = float(weight[~is_good][0])
         raise ValueError(f"Got sample_weight={value}, but expected finite numbers >= 0.")
+    return _beside(X, weight)
+
+
+def _beside(X: Any, weight: Any) -> dict[str, Any]:
     inputs = X if isinstance(X, Mapping) else {"X": X}
     return {**inputs, "sample_weight": weight}
 
@@ -40,11 +44,24 @@ def split_weight(X: Any) -> tuple[Any, Tensor | None]:
     return (inputs["X"] if set(inputs) == {"X"} else inputs), X["sample_weight"]
 
 
+def _whole(dataset: Any) -> tuple[Any, np.ndarray | None]:
+    """A data set, or the one that this is a part of with the numbers of the part."""
+    if not isinstance(dataset, Subset):
+        return dataset, None
+    return dataset.dataset, torch.as_tensor(dataset.indices).numpy()
+
+
+def targets_of(dataset: Any) -> Any:
+    """The targets of a skorch data set, or of a part of one; None for any other."""
+    dataset, indices = _whole(dataset)
+    if type(dataset) is not Dataset or not can_batch(dataset.y):
+        return None
+    return dataset.y if indices is None else dataset.y[indices]
+
+
 def rows_in_memory(dataset: Any) -> tuple[Any, Any, Any] | None:
     """``X``, ``y`` and row numbers of a skorch data set that lies in memory, else None."""
-    indices = None
-    if isinstance(dataset, Subset):
-        dataset, indices = dataset.dataset, torch.as_tensor(dataset.indices).numpy()
+    dataset, indices = _whole(dataset)
     if type(dataset) is not Dataset or not can_batch(dataset.X):
         return None
     if dataset.y is not None and not can_batch(dataset.y):
@@ -53,8 +70,8 @@ def rows_in_memory(dataset: Any) -> tuple[Any, Any, Any] | None:
 
 
 def make_dataset(X: Any, y: Any, sample_weight: Any = None) -> Dataset:
-    """A data set of skorch over rows in memory, with their weights."""
-    return Dataset(with_weight(X, sample_weight), y)
+    """A data set of skorch over rows in memory, or read one by one, with their weights."""
+    return Dataset(X if sample_weight is None else _beside(X, sample_weight), y)
 
 
 def fixed_validation(dataset: Any) -> Callable[..., Any]:

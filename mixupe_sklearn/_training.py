@@ -199,12 +199,14 @@ def train_net(
     try:
         if show_bar:
             bar.show(epochs)
-        with threads_for(net.module_, rows_a_pass(net, train.n_rows), settings["n_threads"]):
+        n_rows = rows_a_pass(net, train.n_rows)
+        with threads_for(net.module_, n_rows, settings["n_threads"], net._work):
             if settings["compile"]:
                 compile_net(net, train, tensors)
             dataset, net.train_split = _datasets(train, valid, tensors)
             n_steps = epochs * math.ceil(train.n_rows / net.batch_size)
             net.set_schedule(rate_factors(schedule, n_steps))
+            net.max_epochs = max(settings["max_epochs"], epochs)  # a callback may plan by it
             net.partial_fit(dataset, None, epochs=epochs)
         check_weights(net)
         was_stopped = hook.has_stopped_

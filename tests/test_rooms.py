@@ -28,9 +28,20 @@ MODULES = {
 # A module may import the modules of ours that stand above it, never one below. Those of one line
 # do not know each other.
 FLOORS = [
-    ["_mixing", "_penalty", "_checks", "_forward", "_random", "_schedule", "modules.mlp"],
-    ["modules.embedded_mlp"],
-    ["modules"],
+    [
+        *("_mixing", "_penalty", "_checks", "_forward", "_random", "_schedule"),
+        *("modules.mlp", "modules._parts", "modules._attention"),
+        *("_augment", "_pixels", "_picture_folders", "_sound_files", "datasets._pickles"),
+        "_processes",
+    ],
+    [
+        *("modules.embedded_mlp", "modules.lenet", "modules.vgg", "modules.preact_resnet"),
+        *("modules.resnet", "modules.vit", "modules.coatnet"),
+        *("_picture_files", "_sound", "_portions", "callbacks"),
+        *("datasets.images", "datasets.speech"),
+    ],
+    ["modules.wide_resnet", "_picture_datasets", "_spectrogram"],
+    ["modules", "_pictures"],
     ["datasets._table", "datasets._openml_check", "datasets._openml_table"],
     ["datasets.embedded", "datasets.files", "datasets._openml_splits", "datasets._openml_web"],
     ["datasets._openml_cache"],
@@ -48,7 +59,11 @@ FLOORS = [
     ["_members"],
     ["_checked"],
     ["_base"],
-    ["_classifier", "_many", "_regressor"],
+    ["_classifier", "_many", "_regressor", "adapters", "adapters._prepare"],
+    ["adapters._signal"],
+    ["adapters.image", "adapters.speech"],
+    ["_recipe"],
+    ["recipes"],
     ["_columns", "_scaling"],
     ["preprocessing"],
     ["_search", "_search.space", "_search.storage", "_search.identity"],
@@ -61,12 +76,12 @@ FLOORS = [
 ]
 MAY_IMPORT_SKLEARN = {
     *("_base", "_checked", "_labels", "_tasks", "_classifier", "_regressor"),
-    *("_scaling", "preprocessing", "search"),
+    *("_scaling", "preprocessing", "search", "_spectrogram", "adapters._signal"),
     *("_search.trials", "_search.evaluate", "_search.plan"),
     "datasets.embedded",
 }
 MAY_IMPORT_OPTUNA = {"search"}  # and all of _search
-MAY_IMPORT_SKORCH = {"_net", "_callbacks", "_skorch_data"}
+MAY_IMPORT_SKORCH = {"_net", "_callbacks", "_skorch_data", "callbacks", "_recipe"}
 
 
 def short(name):

@@ -1,18 +1,38 @@
-"""Tables to try things on: scikit-learn's and one made by rule, OpenML's, and files of one's own.
+"""Data to try things on: tables, and published sets of pictures and speech as they lie on disk.
 
-Nothing is trained here. All loaders return a :class:`Table`. They need pandas, and those of OpenML
-its client: ``pip install mixupe-sklearn[openml]``.
+Nothing is trained here. Loaders of tables return a :class:`Table` and need pandas, and those of
+OpenML its client: ``pip install mixupe-sklearn[openml]``. Those of pictures and speech are in
+:mod:`mixupe_sklearn.datasets.images` and :mod:`mixupe_sklearn.datasets.speech`.
 """
 
-try:
-    import pandas as _pandas  # noqa: F401
-except ModuleNotFoundError as error:
-    raise ImportError(
-        "mixupe_sklearn.datasets needs pandas: pip install mixupe-sklearn[openml]."
-    ) from error
-
-from mixupe_sklearn.datasets._table import Table
-from mixupe_sklearn.datasets.embedded import EMBEDDED, load_embedded
-from mixupe_sklearn.datasets.files import read_csv
+from importlib import import_module
+from typing import Any
 
 __all__ = ["EMBEDDED", "Table", "load_embedded", "read_csv"]
+# Loaded when they are first asked for, since pictures and speech need no pandas.
+_TABLES = {
+    "EMBEDDED": "mixupe_sklearn.datasets.embedded",
+    "Table": "mixupe_sklearn.datasets._table",
+    "load_embedded": "mixupe_sklearn.datasets.embedded",
+    "read_csv": "mixupe_sklearn.datasets.files",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a name when it is first asked for."""
+    if name not in _TABLES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        value = getattr(import_module(_TABLES[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name != "pandas":
+            raise
+        raise ImportError(
+            f"mixupe_sklearn.datasets.{name} needs pandas: pip install mixupe-sklearn[openml]."
+        ) from error
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

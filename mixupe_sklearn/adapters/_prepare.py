@@ -1,0 +1,68 @@
+"""Signals on their way into a network: as they were read, some of them, and a batch made ready."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+
+class Signals(NamedTuple):
+    """Signals as they were read: a tensor (n, c, h, w) or a Dataset of such, and their labels."""
+
+    data: Any
+    labels: Any = None
+
+
+class Part(Dataset):
+    """Some signals of a Dataset, by their numbers."""
+
+    def __init__(self, whole: Any, index: np.ndarray):
+        self.whole = whole
+        self.index = index
+        self.shape = (len(index), *whole.shape[1:])
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __getitem__(self, number: int) -> Tensor:
+        return self.whole[int(self.index[number])]
+
+
+class Prepare:
+    """From raw signals to what the module sees: zero mean, unit deviation, augmented in training.
+
+    Parameters
+    ----------
+    mean, std : array of shape (n_channels,)
+        What is subtracted, and then divided by; of whole numbers it is taken 255 times.
+    dtype : torch.dtype, default=torch.float32
+        Type of the result.
+    augment : callable or None, default=None
+        Applied to a normalised batch, in training only.
+    channels_last : bool, default=False
+        Whether channels lie next to each other in memory, which convolutions may like better.
+
+    Examples
+    --------
+    >>> import torch
+    >>> Prepare([0.5], [0.25])(torch.full((1, 1, 1, 2), 255, dtype=torch.uint8), False)
+    tensor([[[[2., 2.]]]])
+    """
+
+    def __init__(self, mean, std, dtype=torch.float32, augment=None, channels_last=False):
+        self.mean = torch.as_tensor(mean, dtype=torch.float64).reshape(-1, 1, 1)
+        self.std = torch.as_tensor(std, dtype=torch.float64).reshape(-1, 1, 1)
+        self.dtype = dtype
+        self.augment = augment
+        self.channels_last = channels_last
+
+    def __call__(self, X: Tensor, training: bool) -> Tensor:
+        """Prepare a batch."""
+        unit = 1 if X.is_floating_point() else 255
+        mean = (unit * self.mean).to(X.device, self.dtype)
+        X = (X.to(self.dtype) - mean) / (unit * self.std).to(X.device, self.dtype)
+        if self.channels_last:
+            X = X.contiguous(memory_format=torch.channels_last)
+        return self.augment(X) if training and self.augment is not None else X

@@ -1,0 +1,252 @@
+"""MixupEImageClassifier: the same method for pictures."""
+
+from typing import Any
+
+from mixupe_sklearn._augment import make_augmentation
+from mixupe_sklearn._pictures import read_images
+from mixupe_sklearn.adapters._signal import SignalClassifier, Signals
+
+
+class MixupEImageClassifier(SignalClassifier):
+    """Neural network classifier for pictures, trained with MixupE.
+
+    Pictures come as an array ``(n, h, w)``, ``(n, h, w, c)`` or ``(n, c, h, w)`` of bytes or of
+    floats in [0, 1] or [0, 255]; as a list of arrays, of PIL images or of files; as the path of a
+    folder with a folder for each class; or as a torch ``Dataset`` of pictures and labels, for what
+    does not fit into memory.
+
+    Parameters
+    ----------
+    method : {"mixupe", "mixup", "erm", "erm+penalty"}, default="mixupe"
+        The training method: the paper's MixupE, plain Mixup, no mixing, or the penalty alone.
+    penalty : {"logit", "directional"}, default="logit"
+        The paper's fast penalty from the logits, or its exact form, the derivative of the loss
+        along the direction to the mean, which is zero in each channel.
+    alpha : float, default=1.0
+        Parameter of the Beta distribution that mixing weights are drawn from, *not* an L2 penalty
+        (that is ``weight_decay``). 0 means no mixing; larger values mix more.
+    beta : float or None, default=None
+        Second parameter of the Beta distribution; None means ``alpha``.
+    eta : float, default=0.001
+        Weight of the penalty; 0 is plain Mixup, exactly.
+    penalty_fraction : float, default=1.0
+        Share of each batch, drawn at random, that the penalty is measured on: an unbiased estimate
+        at a fraction of its extra time.
+    lam_per : {"batch", "sample"}, default="batch"
+        One mixing weight for each batch (the paper) or for each sample.
+    mix_at : {"input", "hidden"}, default="input"
+        Where samples are mixed; ``"hidden"`` is Manifold Mixup, after a stage of the module drawn
+        for each batch.
+    single_pass : bool, default=True
+        Whether mixed and clean samples share one forward pass. BatchNorm then sees both together;
+        False runs two passes, and only the mixed one moves the running statistics, which are then
+        those of plain Mixup.
+    module : str, class or callable, default="preactresnet18"
+        The network: ``"preactresnet18"``, ``"preactresnet34"``, ``"preactresnet50"``,
+        ``"preactresnet101"``, ``"wideresnet28-10"``, ``"resnet50"``, ``"vit-b16"``,
+        ``"coatnet0"``, ``"lenet"``, ``"vgg11"`` or ``"vgg13"``; or a torch module class, from timm
+        or elsewhere, or a function that returns a new module. Arguments named ``n_outputs`` or
+        ``num_classes``, ``n_channels``, ``in_chans`` or ``in_channels``, ``image_size`` or
+        ``img_size`` are filled in. It returns logits.
+    module_params : dict or None, default=None
+        Further arguments of the module, for instance ``{"width": 16}``: a small one.
+    image_size : tuple of int or None, default=None
+        Height and width that pictures are brought to; None takes them as they are, all of one size.
+    value_range : tuple of float or None, default=None
+        The least and the largest value that a pixel can have, for pictures of floats. None takes
+        values within [0, 1] as such, and others within [0, 255] as bytes.
+    augment : {"flip", "crop-flip", "resized-crop-flip"}, callable or None, default=None
+        What is done to a batch in training before it is mixed: mirror half of the pictures; crop
+        them out of a frame of four pixels, and mirror; crop and stretch, and mirror; or a function
+        from tensor to tensor, ``(n, c, h, w)``, of normalised pictures.
+    optimizer : {"adam", "adamw", "nadam", "rmsprop", "sgd"} or class, default="adam"
+        The optimizer, by name or as a torch class.
+    optimizer_params : dict or None, default=None
+        Further arguments of the optimizer, for instance ``{"momentum": 0.9}``.
+    lr : float, default=0.001
+        Learning rate.
+    lr_schedule : {"constant", "cosine", "onecycle"}, default="cosine"
+        How the learning rate moves from step to step of ``fit``; for others there are callbacks.
+    weight_decay : float, default=0.0
+        L2 penalty of the optimizer.
+    max_epochs : int, default=30
+        Number of passes over the samples.
+    batch_size : int, default=100
+        Samples a step.
+    class_weight : dict, list of dicts, "balanced" or None, default=None
+        Weight of each class, multiplied with ``sample_weight``.
+    early_stopping : bool, default=False
+        Whether training stops when the validation loss no longer falls; the weights of the best
+        epoch are kept. The samples for it come from ``X_val``, else a share is set aside.
+    validation_fraction : float, default=0.1
+        The share set aside, if ``early_stopping`` and no ``X_val`` is given.
+    n_iter_no_change : int, default=10
+        Epochs without an improvement of at least ``tol`` before training stops early.
+    tol : float, default=1e-4
+        Smallest fall of the validation loss that counts.
+    warm_start : bool, default=False
+        Whether ``fit`` goes on from the last fit's weights instead of new ones.
+    callbacks : list of skorch callbacks or None, default=None
+        Added to the net, for instance :class:`mixupe_sklearn.callbacks.PolyakAverage`.
+    device : {"auto", "cpu", "cuda", "mps"}, default="auto"
+        Where to train; ``"auto"`` is a CUDA device where there is one.
+    n_threads : int or None, default=None
+        Threads of torch while training; None chooses by the work of a batch, and does not exceed
+        what the user or joblib has set.
+    compile : bool, default=False
+        Whether the module is compiled with ``torch.compile`` while it trains.
+    amp : bool or "auto", default="auto"
+        Whether the module computes in bfloat16 while its weights stay in single precision;
+        ``"auto"`` does so on a CUDA device that can.
+    channels_last : bool or "auto", default="auto"
+        Whether channels lie next to each other in memory, which convolutions run faster on;
+        ``"auto"`` does so for the modules of this package.
+    n_workers : int, default=0
+        Processes that read samples which do not lie in memory.
+    distributed : bool or "auto", default="auto"
+        Whether all processes that ``torchrun`` has started train together (extra
+        ``distributed``); ``"auto"`` does so where there is more than one.
+    random_state : int, RandomState instance or None, default=None
+        Seed of initial weights, order, mixing, augmentation and dropout.
+    verbose : int, default=0
+        1 shows a progress bar, 2 a line for each epoch.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    net_ : MixupENet
+        The skorch net; ``net_.module_`` is the trained torch module.
+    shape_in_ : tuple
+        Channels, height and width of a sample.
+    X_mean_, X_std_ : ndarray of shape (n_channels,)
+        Mean and deviation of each channel on the scale of [0, 1], by which inputs are normalised:
+        the method's derivation asks for a zero mean.
+    history_ : list of dict
+        What was recorded in each epoch, among it ``train_loss``, ``train_mixup_loss``,
+        ``train_penalty``, ``loss_scale``, ``dur`` (seconds), and ``valid_loss`` where there are
+        validation samples.
+    loss_curve_ : list of float
+        Training loss of each epoch.
+    n_iter_ : int
+        Number of epochs run.
+
+    See Also
+    --------
+    MixupESpeechClassifier : The same for sounds.
+    mixupe_sklearn.recipes.recipe : The paper's settings for its image data sets.
+
+    References
+    ----------
+    Zou et al., "MixupE: Understanding and Improving Mixup from Directional Derivative
+    Perspective", UAI 2023.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from mixupe_sklearn import MixupEImageClassifier
+    >>> digits = load_digits()
+    >>> X, y = digits.images[:500] / 16, digits.target[:500]
+    >>> small = {"width": 8, "blocks": (1, 1)}
+    >>> classifier = MixupEImageClassifier(module_params=small, max_epochs=4, random_state=0)
+    >>> bool(classifier.fit(X[:400], y[:400]).score(X[400:], y[400:]) > 0.7)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        method="mixupe",
+        penalty="logit",
+        alpha=1.0,
+        beta=None,
+        eta=0.001,
+        penalty_fraction=1.0,
+        lam_per="batch",
+        mix_at="input",
+        single_pass=True,
+        module="preactresnet18",
+        module_params=None,
+        image_size=None,
+        value_range=None,
+        augment=None,
+        optimizer="adam",
+        optimizer_params=None,
+        lr=0.001,
+        lr_schedule="cosine",
+        weight_decay=0.0,
+        max_epochs=30,
+        batch_size=100,
+        class_weight=None,
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=10,
+        tol=1e-4,
+        warm_start=False,
+        callbacks=None,
+        device="auto",
+        n_threads=None,
+        compile=False,
+        amp="auto",
+        channels_last="auto",
+        n_workers=0,
+        distributed="auto",
+        random_state=None,
+        verbose=0,
+    ):
+        super().__init__(
+            method=method,
+            penalty=penalty,
+            alpha=alpha,
+            beta=beta,
+            eta=eta,
+            penalty_fraction=penalty_fraction,
+            lam_per=lam_per,
+            mix_at=mix_at,
+            single_pass=single_pass,
+            module=module,
+            module_params=module_params,
+            optimizer=optimizer,
+            optimizer_params=optimizer_params,
+            lr=lr,
+            lr_schedule=lr_schedule,
+            weight_decay=weight_decay,
+            max_epochs=max_epochs,
+            batch_size=batch_size,
+            class_weight=class_weight,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            n_iter_no_change=n_iter_no_change,
+            tol=tol,
+            warm_start=warm_start,
+            callbacks=callbacks,
+            device=device,
+            n_threads=n_threads,
+            compile=compile,
+            amp=amp,
+            channels_last=channels_last,
+            n_workers=n_workers,
+            distributed=distributed,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.image_size = image_size
+        self.value_range = value_range
+        self.augment = augment
+
+    # What the first pictures have settled: the meaning of floats, and the number of channels.
+    _known: dict[str, Any]
+
+    def _read(self, X: Any, name: str, *, is_new: bool, labelled: bool) -> Signals:
+        known = {} if is_new else self._known
+        how = {"image_size": self.image_size, "value_range": self.value_range}
+        read = read_images(
+            X, **how, **known, labelled=labelled, n_workers=self.n_workers, name=name
+        )
+        if is_new:
+            n_channels = read.shape[1] if read.shape[1] in (1, 3) else None
+            self._known = {"float_range": read.float_range, "n_channels": n_channels}
+        return Signals(read.data, read.labels)
+
+    def _make_augmentation(self) -> Any:
+        return make_augmentation(self.augment)

@@ -1,0 +1,261 @@
+"""MixupESpeechClassifier: the same method for short sounds, such as spoken words."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+
+from mixupe_sklearn._sound import read_sounds
+from mixupe_sklearn._spectrogram import Spectrogram
+from mixupe_sklearn.adapters._signal import SignalClassifier, Signals
+
+
+class MixupESpeechClassifier(SignalClassifier):
+    """Neural network classifier for short sounds, trained with MixupE.
+
+    Sounds come as a list of waveforms, of equal length or not; as a list of files; or as the path
+    of a folder with a folder for each word. Each becomes a normalised spectrogram of 160
+    frequencies and 101 points in time, as in the paper (see :class:`Spectrogram`). Spectrograms
+    that are made already, an array ``(n, h, w)``, are taken as they are.
+
+    Parameters
+    ----------
+    method : {"mixupe", "mixup", "erm", "erm+penalty"}, default="mixupe"
+        The training method: the paper's MixupE, plain Mixup, no mixing, or the penalty alone.
+    penalty : {"logit", "directional"}, default="logit"
+        The paper's fast penalty from the logits, or its exact form, the derivative of the loss
+        along the direction to the mean, which is zero in each channel.
+    alpha : float, default=0.2
+        Parameter of the Beta distribution that mixing weights are drawn from, *not* an L2 penalty
+        (that is ``weight_decay``). 0 means no mixing; larger values mix more.
+    beta : float or None, default=None
+        Second parameter of the Beta distribution; None means ``alpha``.
+    eta : float, default=0.01
+        Weight of the penalty; 0 is plain Mixup, exactly.
+    penalty_fraction : float, default=1.0
+        Share of each batch, drawn at random, that the penalty is measured on: an unbiased estimate
+        at a fraction of its extra time.
+    lam_per : {"batch", "sample"}, default="batch"
+        One mixing weight for each batch (the paper) or for each sample.
+    mix_at : {"input", "hidden"}, default="input"
+        Where samples are mixed; ``"hidden"`` is Manifold Mixup, after a stage of the module drawn
+        for each batch.
+    single_pass : bool, default=True
+        Whether mixed and clean samples share one forward pass. BatchNorm then sees both together;
+        False runs two passes, and only the mixed one moves the running statistics, which are then
+        those of plain Mixup.
+    module : str, class or callable, default="lenet"
+        The network: ``"lenet"``, ``"vgg11"``, ``"vgg13"``, or another name of
+        :class:`MixupEImageClassifier`; or a torch module class, or a function that returns a new
+        module. Arguments named ``n_outputs`` or ``num_classes``, ``n_channels``, ``in_chans`` or
+        ``in_channels``, ``image_size`` or ``img_size`` are filled in. It returns logits.
+    module_params : dict or None, default=None
+        Further arguments of the module, for instance ``{"width": 16}``: a small one.
+    sampling_rate : int, default=16000
+        Values a second that waveforms have; files of other rates are resampled to it.
+    cache : str, pathlib.Path or None, default=None
+        Folder in which spectrograms are kept for the next time; None makes them anew.
+    optimizer : {"adam", "adamw", "nadam", "rmsprop", "sgd"} or class, default="adam"
+        The optimizer, by name or as a torch class.
+    optimizer_params : dict or None, default=None
+        Further arguments of the optimizer, for instance ``{"momentum": 0.9}``.
+    lr : float, default=0.001
+        Learning rate.
+    lr_schedule : {"constant", "cosine", "onecycle"}, default="constant"
+        How the learning rate moves from step to step of ``fit``; for others there are callbacks.
+    weight_decay : float, default=0.0
+        L2 penalty of the optimizer.
+    max_epochs : int, default=20
+        Number of passes over the samples.
+    batch_size : int, default=100
+        Samples a step.
+    class_weight : dict, list of dicts, "balanced" or None, default=None
+        Weight of each class, multiplied with ``sample_weight``.
+    early_stopping : bool, default=False
+        Whether training stops when the validation loss no longer falls; the weights of the best
+        epoch are kept. The samples for it come from ``X_val``, else a share is set aside.
+    validation_fraction : float, default=0.1
+        The share set aside, if ``early_stopping`` and no ``X_val`` is given.
+    n_iter_no_change : int, default=10
+        Epochs without an improvement of at least ``tol`` before training stops early.
+    tol : float, default=1e-4
+        Smallest fall of the validation loss that counts.
+    warm_start : bool, default=False
+        Whether ``fit`` goes on from the last fit's weights instead of new ones.
+    callbacks : list of skorch callbacks or None, default=None
+        Added to the net, for instance :class:`mixupe_sklearn.callbacks.PolyakAverage`.
+    device : {"auto", "cpu", "cuda", "mps"}, default="auto"
+        Where to train; ``"auto"`` is a CUDA device where there is one.
+    n_threads : int or None, default=None
+        Threads of torch while training; None chooses by the work of a batch, and does not exceed
+        what the user or joblib has set.
+    compile : bool, default=False
+        Whether the module is compiled with ``torch.compile`` while it trains.
+    amp : bool or "auto", default="auto"
+        Whether the module computes in bfloat16 while its weights stay in single precision;
+        ``"auto"`` does so on a CUDA device that can.
+    channels_last : bool or "auto", default="auto"
+        Whether channels lie next to each other in memory, which convolutions run faster on;
+        ``"auto"`` does so for the modules of this package.
+    n_workers : int, default=0
+        Processes that read samples which do not lie in memory.
+    distributed : bool or "auto", default="auto"
+        Whether all processes that ``torchrun`` has started train together (extra
+        ``distributed``); ``"auto"`` does so where there is more than one.
+    random_state : int, RandomState instance or None, default=None
+        Seed of initial weights, order, mixing, augmentation and dropout.
+    verbose : int, default=0
+        1 shows a progress bar, 2 a line for each epoch.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    net_ : MixupENet
+        The skorch net; ``net_.module_`` is the trained torch module.
+    shape_in_ : tuple
+        Channels, height and width of a sample.
+    X_mean_, X_std_ : ndarray of shape (n_channels,)
+        Mean and deviation of the spectrograms, by which inputs are normalised: the method's
+        derivation asks for a zero mean.
+    history_ : list of dict
+        What was recorded in each epoch, among it ``train_loss``, ``train_mixup_loss``,
+        ``train_penalty``, ``loss_scale``, ``dur`` (seconds), and ``valid_loss`` where there are
+        validation samples.
+    loss_curve_ : list of float
+        Training loss of each epoch.
+    n_iter_ : int
+        Number of epochs run.
+
+    See Also
+    --------
+    MixupEImageClassifier : The same for pictures.
+    Spectrogram : The transformer inside.
+
+    References
+    ----------
+    Zou et al., "MixupE: Understanding and Improving Mixup from Directional Derivative
+    Perspective", UAI 2023.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mixupe_sklearn import MixupESpeechClassifier
+    >>> rng, time = np.random.default_rng(0), np.arange(8000) / 16000
+    >>> pitch = rng.choice([400.0, 1600.0], 40)
+    >>> X = [np.sin(2 * np.pi * (f + rng.normal(0, 20)) * time) for f in pitch]
+    >>> classifier = MixupESpeechClassifier(max_epochs=2, batch_size=8, random_state=0)
+    >>> bool(classifier.fit(X[:30], pitch[:30]).score(X[30:], pitch[30:]) > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        method="mixupe",
+        penalty="logit",
+        alpha=0.2,
+        beta=None,
+        eta=0.01,
+        penalty_fraction=1.0,
+        lam_per="batch",
+        mix_at="input",
+        single_pass=True,
+        module="lenet",
+        module_params=None,
+        sampling_rate=16000,
+        cache=None,
+        optimizer="adam",
+        optimizer_params=None,
+        lr=0.001,
+        lr_schedule="constant",
+        weight_decay=0.0,
+        max_epochs=20,
+        batch_size=100,
+        class_weight=None,
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=10,
+        tol=1e-4,
+        warm_start=False,
+        callbacks=None,
+        device="auto",
+        n_threads=None,
+        compile=False,
+        amp="auto",
+        channels_last="auto",
+        n_workers=0,
+        distributed="auto",
+        random_state=None,
+        verbose=0,
+    ):
+        super().__init__(
+            method=method,
+            penalty=penalty,
+            alpha=alpha,
+            beta=beta,
+            eta=eta,
+            penalty_fraction=penalty_fraction,
+            lam_per=lam_per,
+            mix_at=mix_at,
+            single_pass=single_pass,
+            module=module,
+            module_params=module_params,
+            optimizer=optimizer,
+            optimizer_params=optimizer_params,
+            lr=lr,
+            lr_schedule=lr_schedule,
+            weight_decay=weight_decay,
+            max_epochs=max_epochs,
+            batch_size=batch_size,
+            class_weight=class_weight,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            n_iter_no_change=n_iter_no_change,
+            tol=tol,
+            warm_start=warm_start,
+            callbacks=callbacks,
+            device=device,
+            n_threads=n_threads,
+            compile=compile,
+            amp=amp,
+            channels_last=channels_last,
+            n_workers=n_workers,
+            distributed=distributed,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.sampling_rate = sampling_rate
+        self.cache = cache
+
+    def _read(self, X: Any, name: str, *, is_new: bool, labelled: bool) -> Signals:
+        ready = _spectrograms(X, name)
+        if ready is not None:
+            return Signals(ready)
+        sounds = read_sounds(X, sampling_rate=self.sampling_rate, name=name, labelled=labelled)
+        maker = Spectrogram(sampling_rate=self.sampling_rate, cache=self.cache)
+        return Signals(_as_tensor(maker.transform(sounds))[:, None], sounds.labels)
+
+
+def _spectrograms(X: Any, name: str) -> torch.Tensor | None:
+    """Spectrograms that are made already, as a tensor with one channel; None for all else."""
+    n_axes = getattr(X, "ndim", 0)
+    if n_axes not in (3, 4) or (n_axes == 4 and X.shape[1] != 1):
+        return None
+    tensor = X if isinstance(X, torch.Tensor) else _as_tensor(np.asarray(X))
+    tensor = tensor[:, None] if tensor.ndim == 3 else tensor
+    if not tensor.is_floating_point() or not bool(torch.isfinite(tensor).all()):
+        raise ValueError(
+            f"Got {name} of {tensor.dtype} in {n_axes} dimensions, but expected spectrograms of "
+            f"finite floats, or waveforms in a list."
+        )
+    return tensor
+
+
+def _as_tensor(values: np.ndarray) -> torch.Tensor:
+    """As a tensor of single precision; what lies in a file stays there."""
+    values = np.ascontiguousarray(values, dtype=np.float32)
+    # torch warns of read-only memory, though nobody writes to it.
+    with warnings.catch_warnings(action="ignore"):
+        return torch.from_numpy(values)

@@ -1,0 +1,395 @@
+"""MixupEImageClassifier: the promises of an estimator, on pictures."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from torch import nn
+
+from mixupe_sklearn import MixupEImageClassifier, MixupELoss
+from mixupe_sklearn.adapters._prepare import Prepare
+from mixupe_sklearn.modules import PreActResNet
+
+TINY = {"width": 8, "blocks": (1, 1)}
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def make(**params):
+    return MixupEImageClassifier(
+        **{"module_params": TINY, "alpha": 0.2, "max_epochs": 2, "lr": 0.01, "batch_size": 50}
+        | {"random_state": 0}
+        | params
+    )
+
+
+class Plain(nn.Module):
+    """A user's module, in the words of timm: no stages, a view, BatchNorm and dropout."""
+
+    def __init__(self, num_classes=1000, in_chans=3, img_size=(224, 224)):
+        super().__init__()
+        self.conv = nn.Conv2d(in_chans, 4, 3, padding=1)
+        self.norm = nn.BatchNorm2d(4)
+        self.drop = nn.Dropout(0.1)
+        self.out = nn.Linear(4 * img_size[0] * img_size[1], num_classes)
+
+    def forward(self, X):
+        hidden = self.norm(self.conv(X)).relu()
+        return self.out(self.drop(hidden.view(len(X), -1)))
+
+
+class Pairs(torch.utils.data.Dataset):
+    """Pictures and labels, one at a time: what a user has on a disk."""
+
+    def __init__(self, X, y):
+        self.X, self.y = X, y
+
+    def __len__(self):
+        return len(self.X)
+
+    def __getitem__(self, number):
+        return self.X[number], self.y[number]
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    """Digits as bytes, (n, h, w), with words for labels."""
+    digits = load_digits()
+    names = np.array(
+        ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    )
+    return (digits.images[:300] * 15).astype(np.uint8), names[digits.target[:300]]
+
+
+@pytest.fixture(scope="module")
+def fitted(pictures):
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    model = make(max_epochs=5, lr=0.02, batch_size=20).fit(*pictures)
+    torch.set_num_threads(before)
+    return model
+
+
+def weights_of(model):
+    return [parameter.detach().clone() for parameter in model.net_.module_.parameters()]
+
+
+def are_equal(first, second):
+    pairs = zip(weights_of(first), weights_of(second), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_it_learns_digits_and_speaks_their_names(fitted, pictures):
+    X, y = pictures
+    assert fitted.score(X, y) > 0.9
+    assert set(fitted.predict(X[:20])) <= set(y)
+    proba = fitted.predict_proba(X[:20])
+    assert proba.shape == (20, 10)
+    np.testing.assert_allclose(proba.sum(axis=1), 1)
+    np.testing.assert_array_equal(fitted.predict_log_proba(X[:20]), np.log(proba))
+
+
+def test_layouts_and_types_of_the_same_pictures_are_the_same(fitted, pictures):
+    X = pictures[0][:10]
+    wanted = fitted.predict_proba(X)
+    for same in (X[..., None], X[:, None], torch.from_numpy(X), list(X)):
+        np.testing.assert_array_equal(fitted.predict_proba(same), wanted)
+    for nearly in (X / 255, (X / 255).astype(np.float32), X.astype(float)):
+        np.testing.assert_allclose(fitted.predict_proba(nearly), wanted, atol=1e-5)
+
+
+def test_inputs_have_mean_zero_and_deviation_one_in_each_channel(pictures):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 200, (60, 6, 5, 3), dtype=np.uint8) * np.array([1, 0, 1], dtype=np.uint8)
+    model = make(module=Plain, module_params=None).fit(X, pictures[1][:60])
+    ready = model.net_._prepare(torch.from_numpy(X).permute(0, 3, 1, 2), False).double()
+    torch.testing.assert_close(ready.mean((0, 2, 3)), torch.zeros(3).double(), atol=1e-5, rtol=0)
+    wanted = torch.tensor([1.0, 0.0, 1.0]).double()  # a channel that never changes is only centred
+    torch.testing.assert_close(ready.std((0, 2, 3), correction=0), wanted, atol=1e-5, rtol=0)
+    np.testing.assert_allclose(model.X_mean_, X.mean((0, 1, 2)) / 255)
+
+
+def test_bytes_and_fractions_are_prepared_alike():
+    X = torch.randint(256, (4, 3, 5, 5), dtype=torch.uint8)
+    prepare = Prepare([0.1, 0.2, 0.3], [0.5, 0.6, 0.7])
+    torch.testing.assert_close(prepare(X, False), prepare(X / 255, False))
+
+
+@pytest.mark.parametrize("method", ["mixup", "mixupe"])
+def test_equal_seeds_give_equal_weights_and_leave_global_generators_alone(pictures, method):
+    params = {"method": method, "augment": "crop-flip", "max_epochs": 1}
+    torch.manual_seed(3)
+    np.random.seed(3)
+    before = torch.get_rng_state(), np.random.get_state()[1].copy()
+    first = make(**params).fit(*pictures)
+    first.predict(pictures[0])
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert np.array_equal(np.random.get_state()[1], before[1])
+    torch.manual_seed(4)
+    assert are_equal(first, make(**params).fit(*pictures))
+    assert not are_equal(first, make(**params, alpha=0.3).fit(*pictures))
+
+
+def test_without_a_penalty_mixupe_is_mixup_to_the_bit(pictures):
+    assert are_equal(make(eta=0.0).fit(*pictures), make(method="mixup").fit(*pictures))
+
+
+def test_augmentation_is_for_training_only(pictures):
+    X, y = pictures
+    seen = []
+
+    def note(batch):
+        seen.append(batch.shape)
+        return batch
+
+    model = make(augment=note, max_epochs=1, early_stopping=True).fit(X, y)
+    assert seen == [(50, 1, 8, 8)] * 5 + [(20, 1, 8, 8)]
+    model.predict(X)
+    assert len(seen) == 6
+
+
+def test_a_users_module_fits_in_as_it_is(pictures):
+    X, y = pictures
+    model = make(module=Plain, module_params=None, max_epochs=4, batch_size=20).fit(X, y)
+    assert model.net_.module_.out.in_features == 256
+    assert model.score(X, y) > 0.7
+    assert not model.net_._prepare.channels_last  # its view would fail
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_the_order_in_memory_changes_nothing_but_rounding(pictures, channels_last):
+    models = [make(channels_last=last, max_epochs=1).fit(*pictures) for last in (False, True)]
+    proba = [model.predict_proba(pictures[0]) for model in models]
+    np.testing.assert_allclose(*proba, atol=1e-4)
+
+
+def test_low_precision_learns_too(pictures):
+    model = make(amp=True, max_epochs=4, batch_size=20).fit(*pictures)
+    assert model.net_._precision is torch.bfloat16
+    assert weights_of(model)[0].dtype is torch.float32
+    assert model.score(*pictures) > 0.5
+
+
+def test_weights_of_zero_are_removal_and_equal_ones_nothing(pictures):
+    X, y = pictures
+    weight = np.r_[np.zeros(100), np.full(200, 3.0)]
+    model = make(max_epochs=1).fit(X, y, sample_weight=weight)
+    assert are_equal(model, make(max_epochs=1).fit(X[100:], y[100:]))
+
+
+def test_class_weights_move_predictions_to_their_class(pictures):
+    X, y = pictures
+    counts = [
+        (make(class_weight=weight).fit(X, y).predict(X) == "one").sum()
+        for weight in (None, {"one": 50.0})
+    ]
+    assert counts[0] < counts[1]
+
+
+def test_early_stopping_keeps_the_best_epoch(pictures):
+    X, y = pictures
+    model = make(early_stopping=True, n_iter_no_change=2, max_epochs=60, lr=0.05)
+    model.fit(X[:250], y[:250], X_val=X[250:], y_val=y[250:])
+    losses = [row["valid_loss"] for row in model.history_]
+    assert model.n_iter_ < 60
+    own = model.predict_proba(X[250:])[np.arange(50), np.searchsorted(model.classes_, y[250:])]
+    np.testing.assert_allclose(-np.log(own).mean(), min(losses), rtol=1e-4)
+
+
+def test_a_dataset_is_read_by_workers_and_learned_as_its_arrays_are(pictures):
+    X, y = pictures
+    data = Pairs(X, y.tolist())
+    model = make(n_workers=1, max_epochs=3, batch_size=20).fit(data)
+    np.testing.assert_array_equal(model.X_mean_, make(max_epochs=1).fit(X, y).X_mean_)
+    assert model.score(data) > 0.5
+    np.testing.assert_allclose(model.predict_proba(data), model.predict_proba(X), atol=1e-6)
+
+
+def test_weights_travel_with_a_dataset(pictures):
+    X, y = pictures
+    weight = np.where(y == "one", 40.0, 1.0)
+    plain, weighted = (make().fit(Pairs(X, y), None, w) for w in (None, weight))
+    assert (weighted.predict(X) == "one").sum() > (plain.predict(X) == "one").sum()
+    few = make().fit(Pairs(X, y), None, weight * (y != "two"))
+    assert "two" not in few.classes_
+
+
+def test_a_folder_of_class_folders_brings_its_labels(pictures, tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    X, y = pictures[0][:60], pictures[1][:60]
+    for number, (pixels, name) in enumerate(zip(X, y, strict=True)):
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        image.fromarray(pixels).save(folder / f"{number:03}.png")
+    model = make(max_epochs=8, lr=0.02, batch_size=20).fit(tmp_path)
+    assert set(model.classes_) == set(y)
+    assert model.score(str(tmp_path)) == pytest.approx(model.score(X, y))
+    assert model.score(tmp_path) > 0.5
+
+
+def test_pictures_of_other_sizes_are_brought_to_the_wanted_one(fitted, pictures):
+    X, y = pictures
+    model = make(image_size=(6, 10), max_epochs=1).fit(X, y)
+    assert model.shape_in_ == (1, 6, 10)
+    assert len(model.predict([X[0], X[1][:, :4]])) == 2
+
+
+def test_a_fitted_one_survives_pickling_and_cloning(fitted, pictures):
+    X = pictures[0]
+    copy = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(copy.predict_proba(X), fitted.predict_proba(X))
+    assert clone(fitted).get_params() == fitted.get_params()
+    with pytest.raises(NotFittedError):
+        clone(fitted).predict(X)
+
+
+def test_it_goes_on_by_warm_start_and_by_partial_fit(pictures):
+    X, y = pictures
+    model = make(warm_start=True, max_epochs=1).fit(X, y)
+    loss = model.loss_curve_[0]
+    assert model.set_params(max_epochs=3, batch_size=20).fit(X, y).loss_curve_[-1] < loss
+    assert model.n_iter_ == 4
+    parts = make(lr=0.01)
+    for _ in range(4):
+        parts.partial_fit(X[:150], y[:150], classes=np.unique(y))
+        parts.partial_fit(X[150:], y[150:])
+    assert parts.n_iter_ == 8
+    assert parts.score(X, y) > 0.5
+
+
+def test_grid_search_and_cross_validation_take_it(pictures):
+    X, y = pictures
+    assert len(cross_val_score(make(max_epochs=1), X, y, cv=2)) == 2
+    search = GridSearchCV(make(), {"lr": [1e-6, 0.01]}, cv=2).fit(X, y)
+    assert search.best_params_ == {"lr": 0.01}
+    assert len(cross_val_score(make(max_epochs=1), list(X), y, cv=2)) == 2
+
+
+def test_manifold_mixup_mixes_at_the_stages_of_the_module(pictures):
+    X, y = pictures
+    model = make(mix_at="hidden", method="mixup", max_epochs=4, batch_size=20).fit(X, y)
+    assert model.score(X, y) > 0.5
+    with pytest.raises(ValueError, match="expected a module with at least two 'stages'"):
+        make(mix_at="hidden", module=Plain, module_params=None).fit(X, y)
+
+
+def test_several_labels_a_picture_are_learned(pictures):
+    X, y = pictures
+    several = np.column_stack([np.isin(y, ["one", "two"]), y == "zero"]).astype(int)
+    model = make(max_epochs=4, batch_size=20).fit(X, several)
+    assert model.predict(X).shape == (300, 2)
+    assert (model.predict(X) == several).mean() > 0.8
+
+
+# BatchNorm: what the single pass changes, and what two passes do not.
+
+
+def statistics(model):
+    buffers = model.net_.module_.named_buffers()
+    return {name: buffer.clone() for name, buffer in buffers}
+
+
+def one_step(pictures, **params):
+    X, y = pictures
+    return make(max_epochs=1, batch_size=300, **params).fit(X, y)
+
+
+def test_two_passes_move_running_statistics_as_plain_mixup_does(pictures):
+    """After the first step the weights differ, and so must the statistics of later ones."""
+    mixup = statistics(one_step(pictures, method="mixup"))
+    two = statistics(one_step(pictures, single_pass=False, eta=0.1))
+    assert mixup.keys() == two.keys()
+    assert any("running_mean" in name for name in mixup)
+    for name, buffer in mixup.items():
+        assert torch.equal(buffer, two[name]), name
+
+
+def test_a_single_pass_has_the_statistics_of_mixed_and_clean_pictures_together(pictures):
+    mixup = statistics(one_step(pictures, method="mixup"))
+    one = statistics(one_step(pictures, eta=0.1))
+    assert any(not torch.equal(buffer, one[name]) for name, buffer in mixup.items())
+    # The same by hand: the first norm sees the stem's output of both kinds of pictures.
+    torch.manual_seed(0)
+    module = PreActResNet(10, n_channels=1, image_size=(8, 8), **TINY).double()
+    inputs = torch.randn(300, 1, 8, 8, dtype=torch.float64)
+    criterion = MixupELoss(alpha=1.0, eta=0.1, random_state=0)
+    draw = criterion.draw(300)
+    criterion(module.train(), inputs, torch.zeros(300, dtype=torch.long), draw=draw)
+    mixed = draw.lam * inputs + (1 - draw.lam) * inputs[torch.from_numpy(draw.partner)]
+    both = module.stages[0](torch.cat([mixed, inputs]))
+    norm = next(layer for layer in module.modules() if isinstance(layer, nn.BatchNorm2d))
+    torch.testing.assert_close(norm.running_mean, 0.1 * both.mean((0, 2, 3)))
+    variance = both.var((0, 2, 3))
+    torch.testing.assert_close(norm.running_var, 0.9 + 0.1 * variance)
+
+
+# What goes wrong, in one sentence.
+
+WRONG = {
+    "another size than in fit": (
+        lambda model, X: model.predict(X[:, :6]),
+        r"Got X of shape 1 x 6 x 8 a sample \(channels, height, width\), but expected 1 x 8 x 8, as in fit.",
+    ),
+    "another number of channels than in fit": (
+        lambda model, X: model.predict(np.repeat(X[..., None], 3, axis=3)),
+        "Got X of shape 3 x 8 x 8 a sample .*, but expected 1 x 8 x 8, as in fit.",
+    ),
+    "no labels": (
+        lambda model, X: clone(model).fit(X),
+        "Got y=None and an X without labels, but expected labels in y, a folder of class folders, or a Dataset of pairs",
+    ),
+    "a dataset without labels": (
+        lambda model, X: clone(model).fit(torch.utils.data.StackDataset(X)),
+        "labels",
+    ),
+    "too few labels": (
+        lambda model, X: clone(model).fit(X, [1, 2]),
+        "inconsistent numbers of samples",
+    ),
+    "an odd switch": (
+        lambda model, X: clone(model).set_params(amp="yes").fit(X, np.arange(300) % 2),
+        "Got amp='yes', but expected True, False or 'auto'.",
+    ),
+    "an odd number of workers": (
+        lambda model, X: clone(model).set_params(n_workers=-1).fit(X, np.arange(300) % 2),
+        "Got n_workers=-1, but expected a whole number >= 0.",
+    ),
+    "an unknown network": (
+        lambda model, X: clone(model).set_params(module="vgg").fit(X, np.arange(300) % 2),
+        "Got module='vgg', but expected one of 'lenet', 'vgg11',",
+    ),
+    "an unknown augmentation": (
+        lambda model, X: clone(model).set_params(augment="rotate").fit(X, np.arange(300) % 2),
+        "Got augment='rotate', but expected",
+    ),
+    "pictures too small for a named network": (
+        lambda model, X: clone(model)
+        .set_params(module="vgg11", module_params=None)
+        .fit(X, np.arange(300) % 2),
+        r"Got image_size=\(8, 8\), but VGG",
+    ),
+    "pictures too small for a module of one's own": (
+        lambda model, X: clone(model)
+        .set_params(
+            module=lambda: nn.Sequential(nn.Conv2d(1, 2, 9), nn.Flatten(), nn.Linear(2, 2)),
+            module_params=None,
+        )
+        .fit(X, np.arange(300) % 2),
+        r"Got samples of shape 1 x 8 x 8 .*, which the module cannot take \(RuntimeError: .*\), but expected",
+    ),
+    "several values of alpha": (
+        lambda model, X: clone(model).set_params(alpha="big").fit(X, np.arange(300) % 2),
+        "Got alpha='big', but expected a number >= 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_input_gets_a_sentence(fitted, pictures, what):
+    act, sentence = WRONG[what]
+    with pytest.raises((ValueError, TypeError), match=sentence):
+        act(fitted, pictures[0])

@@ -1,0 +1,136 @@
+"""MixupESpeechClassifier: the promises of an estimator, on sounds."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from scipy.io import wavfile
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+from mixupe_sklearn import MixupESpeechClassifier, Spectrogram
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+PITCHES = {"low": 300.0, "middle": 900.0, "high": 2700.0}
+TINY = {"channels": (2, 2), "d_hidden": (8,)}
+
+
+def tones(n_sounds, seed=0, rate=16000):
+    """Tones of unequal length in noise, and the word for their pitch."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice(list(PITCHES), n_sounds)
+    X = []
+    for word in y:
+        time = np.arange(rng.integers(rate // 4, rate // 2)) / rate
+        wave = 0.5 * np.sin(2 * np.pi * PITCHES[word] * rng.uniform(0.9, 1.1) * time)
+        X.append((wave + rng.normal(0, 0.02, len(time))).clip(-1, 1))
+    return X, y
+
+
+def make(**params):
+    known = {"module_params": TINY, "max_epochs": 4, "batch_size": 10, "lr": 0.01}
+    return MixupESpeechClassifier(**known | {"random_state": 0} | params)
+
+
+@pytest.fixture(scope="module")
+def sounds():
+    return tones(40)
+
+
+@pytest.fixture(scope="module")
+def spectrograms(sounds):
+    return Spectrogram().transform(sounds[0])
+
+
+@pytest.fixture(scope="module")
+def fitted(sounds):
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    model = make(max_epochs=8).fit(*sounds)
+    torch.set_num_threads(before)
+    return model
+
+
+def test_it_learns_the_pitch_of_tones(fitted):
+    X, y = tones(30, seed=1)
+    assert fitted.score(X, y) > 0.9
+    assert fitted.shape_in_ == (1, 160, 101)
+    assert fitted.predict_proba(X).shape == (30, 3)
+
+
+def test_spectrograms_that_are_made_already_are_taken_as_they_are(fitted, sounds, spectrograms):
+    np.testing.assert_array_equal(
+        fitted.predict_proba(spectrograms), fitted.predict_proba(sounds[0])
+    )
+    same = make(max_epochs=8).fit(spectrograms[:, None], sounds[1])
+    np.testing.assert_array_equal(
+        same.predict_proba(spectrograms), fitted.predict_proba(spectrograms)
+    )
+
+
+def test_a_folder_of_words_brings_its_labels(fitted, sounds, tmp_path):
+    for number, (wave, word) in enumerate(zip(*sounds, strict=True)):
+        (tmp_path / word).mkdir(exist_ok=True)
+        wavfile.write(tmp_path / word / f"{number}.wav", 16000, (wave * 32767).astype(np.int16))
+    assert fitted.score(tmp_path) == pytest.approx(fitted.score(*sounds))
+    paths = sorted(tmp_path.glob("*/*.wav"))
+    assert make(max_epochs=1).fit(paths, [path.parent.name for path in paths]).n_iter_ == 1
+
+
+def test_files_of_another_rate_sound_the_same(fitted, tmp_path):
+    X, y = tones(20, seed=2, rate=22050)
+    paths = [tmp_path / f"{number}.wav" for number in range(20)]
+    for path, wave in zip(paths, X, strict=True):
+        wavfile.write(path, 22050, wave.astype(np.float32))
+    assert fitted.score(paths, y) > 0.9
+
+
+def test_spectrograms_are_kept_where_one_asks_for_it(sounds, tmp_path):
+    X, y = sounds
+    first = make(cache=tmp_path, max_epochs=1).fit(X, y)
+    kept = list(tmp_path.iterdir())
+    assert len(kept) == 1
+    again = make(cache=tmp_path, max_epochs=1).fit(X, y)
+    assert list(tmp_path.iterdir()) == kept
+    np.testing.assert_array_equal(first.predict_proba(X), again.predict_proba(X))
+    plain = make(max_epochs=1).fit(X, y)
+    np.testing.assert_array_equal(first.predict_proba(X), plain.predict_proba(X))
+
+
+def test_pickle_grid_search_and_cross_validation(fitted, sounds, spectrograms):
+    X, y = sounds
+    copy = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(copy.predict_proba(X), fitted.predict_proba(X))
+    assert len(cross_val_score(make(max_epochs=1), X, y, cv=2)) == 2
+    search = GridSearchCV(make(), {"lr": [1e-7, 0.01]}, cv=2).fit(spectrograms, y)
+    assert search.best_params_ == {"lr": 0.01}
+
+
+def test_vgg_runs_on_spectrograms(spectrograms, sounds):
+    model = make(module="vgg11", module_params={"width": 2}, max_epochs=1)
+    assert model.fit(spectrograms[:12], sounds[1][:12]).predict(spectrograms[:2]).shape == (2,)
+
+
+WRONG = {
+    "no labels": (lambda model, X: clone(model).fit(X), "Got y=None and an X without labels"),
+    "spectrograms with holes": (
+        lambda model, X: model.predict(np.full((2, 160, 101), np.nan)),
+        "Got X of torch.float32 in 3 dimensions, but expected spectrograms of finite floats",
+    ),
+    "spectrograms of another size": (
+        lambda model, X: model.predict(np.zeros((2, 80, 101))),
+        r"Got X of shape 1 x 80 x 101 a sample .*, but expected 1 x 160 x 101, as in fit.",
+    ),
+    "an odd rate": (
+        lambda model, X: clone(model).set_params(sampling_rate=0).fit(X, ["a"] * len(X)),
+        "Got sampling_rate=0, but expected",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_input_gets_a_sentence(fitted, sounds, what):
+    act, sentence = WRONG[what]
+    with pytest.raises(ValueError, match=sentence):
+        act(fitted, sounds[0])
