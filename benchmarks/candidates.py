@@ -10,7 +10,6 @@ without one ingredient each time, and prints test scores.
 import argparse
 import pathlib
 import sys
-import warnings
 from collections.abc import Mapping, Sequence
 
 from benchmarks._candidates import page
@@ -18,12 +17,12 @@ from benchmarks._candidates.fits import Study
 from benchmarks._candidates.rows import TEST, VALID, TwoFiles
 from benchmarks._candidates.settings import CANDIDATES, ablation_settings, candidate_settings
 from benchmarks._candidates.tables import ablation_sheet, as_text, choose_sheet
+from benchmarks._tabular.command import end_in_order
 from benchmarks._tabular.options import add_data, check_data, positive
 from benchmarks._tabular.own import Settings
 from benchmarks._tabular.rows import read_rows
 from benchmarks._tabular.running import run
-from benchmarks._tabular.workers import LostWorkersError
-from benchmarks.tabular import INTERRUPTED, items_of
+from benchmarks.tabular import items_of
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "tables"
 # Of the paper's fifteen, those with more than 50,000 rows: hours for each candidate.
@@ -134,20 +133,12 @@ def _tell_failed(folder: pathlib.Path) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the command line, run, and end with a sentence where something is wrong."""
     options = parser().parse_args(arguments)
-    with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_, **__: print(f"Note: {message}", file=sys.stderr)
-        try:
-            check_data(options)
-            return run_and_print(options)
-        except KeyboardInterrupt:
-            print(INTERRUPTED, file=sys.stderr)
-            return 130
-        except LostWorkersError as error:
-            print(f"Error: {error}", file=sys.stderr)
-            return 1
-        except (ValueError, OSError, ImportError) as error:
-            print(f"Error: {error}", file=sys.stderr)
-            return 2
+
+    def work() -> int:
+        check_data(options)
+        return run_and_print(options)
+
+    return end_in_order(work)
 
 
 if __name__ == "__main__":

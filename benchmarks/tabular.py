@@ -11,13 +11,13 @@ import argparse
 import pathlib
 import shlex
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import pandas as pd
 
+from benchmarks._tabular.command import INTERRUPTED, end_in_order
 from benchmarks._tabular.options import check, folder_of, parser
 from benchmarks._tabular.own import OWN
 from benchmarks._tabular.peers import check_peers
@@ -28,8 +28,6 @@ from benchmarks._tabular.rows import RowsFile, read_rows
 from benchmarks._tabular.running import Item, Plan, run
 from benchmarks._tabular.workers import LostWorkersError
 from mixupe_sklearn.datasets import EMBEDDED, load_embedded, read_csv
-
-INTERRUPTED = "Interrupted: nothing that was finished is lost; the same command goes on."
 
 
 def items_of(options: argparse.Namespace) -> list[Item]:
@@ -194,17 +192,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     options = parser().parse_args(given)
     command = shlex.join(["python", "-m", "benchmarks.tabular", *given])
-    with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_, **__: print(f"Note: {message}", file=sys.stderr)
-        try:
-            check(options)
-            return run_and_report(options, command)
-        except KeyboardInterrupt:
-            print(INTERRUPTED, file=sys.stderr)
-            return 130
-        except (ValueError, OSError, ImportError) as error:
-            print(f"Error: {error}", file=sys.stderr)
-            return 2
+
+    def work() -> int:
+        check(options)
+        return run_and_report(options, command)
+
+    return end_in_order(work)
 
 
 if __name__ == "__main__":

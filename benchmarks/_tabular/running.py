@@ -34,8 +34,11 @@ class Work(Protocol):
     def retry_failed(self) -> bool:
         """Whether fits that have failed are run again."""
 
-    def open_jobs(self, table: Table, done: set[Key]) -> list[Any]:
-        """Units of work on a table that are not done yet; from now on they count as done."""
+    def open_jobs(self, table: Any, done: set[Key]) -> list[Any]:
+        """Units of work on a table that are not done yet; from now on they count as done.
+
+        The table is what an item loads: it has a ``fingerprint``, and each job has it as ``table``.
+        """
 
     def run_job(self, job: Any) -> list[Row]:
         """Do a unit of work: its rows."""
@@ -90,7 +93,7 @@ class Item:
     """A data set by name, loaded when it is wanted: not all of a suite fit into memory at once."""
 
     name: str
-    load: Callable[[], Table]
+    load: Callable[[], Any]
     is_required: bool = True
 
 

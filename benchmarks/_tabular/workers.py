@@ -17,9 +17,9 @@ from typing import Any
 import joblib
 
 from benchmarks._tabular.fits import Row, run_job
-from mixupe_sklearn.datasets import Table
 
-# A data class with a table and a cost; what is done with it is the business of a RunJob.
+# A data class with a table, which is whatever has a fingerprint, and a cost; what is done with it
+# is the business of a RunJob.
 Job = Any
 Done = tuple[int, list[Row]]
 RunJob = Callable[[Job], list[Row]]
@@ -126,7 +126,7 @@ def _run(run_job: RunJob, job: Job, cost: int, owner: int) -> Done:
 
 
 @lru_cache(maxsize=1)
-def _table_at(path: pathlib.Path) -> Table:
+def _table_at(path: pathlib.Path) -> Any:
     return joblib.load(path)
 
 

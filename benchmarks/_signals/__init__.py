@@ -1,0 +1,1 @@
+"""Parts of the benchmarks for images and speech; rows and workers are the tabular one's."""

@@ -1,0 +1,95 @@
+"""Reports in Markdown and for the terminal: tables, and how their rows were made."""
+
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import pandas as pd
+
+from benchmarks._signals.rows import SIGNALS
+from benchmarks._signals.sections import Section, sections_of
+from benchmarks._signals.tables import methods_sheet, paper_sheet, ratios_sheet
+from benchmarks._tabular.own import as_json
+from benchmarks._tabular.report.formats import as_markdown, as_terminal
+from benchmarks._tabular.report.sheets import Sheet
+from benchmarks._tabular.rows import read_rows
+
+CAUTION = (
+    "Subsets, small networks and short trainings: these figures compare methods within one run. "
+    "They do not compare with figures of other runs, nor with the paper's."
+)
+# Wide enough for a table in one piece.
+WIDTH = 140
+MakeSheets = Callable[[Section], Sequence[Sheet | None]]
+
+
+class Report(NamedTuple):
+    """What a command reports: a title, the file it is written to, and the tables of a section."""
+
+    title: str
+    file: str
+    sheets: MakeSheets
+
+
+def all_methods(section: Section) -> list[Sheet | None]:
+    """The tables of ``benchmarks.images`` and ``benchmarks.speech``."""
+    return [methods_sheet(section), ratios_sheet(section), paper_sheet(section.dataset)]
+
+
+def settings_lines(section: Section) -> list[str]:
+    """How the rows of a section were made."""
+    rows = section.rows
+    first = rows.iloc[0]
+    lines = [
+        f"- runs: {len(rows)}, seeds: {section.n_seeds}; {first['n_train']:,.0f} rows to train and "
+        f"{first['n_test']:,.0f} to test in {first['n_classes']:.0f} classes (data "
+        f"`{first['data']}`)",
+        f"- training: `{as_json(section.training)}`",
+    ]
+    for name, params in section.networks.items():
+        n_parameters = rows.loc[rows["network"] == name, "n_parameters"].iloc[0]
+        lines.append(f"- {name}: {n_parameters:,.0f} parameters, `{as_json(params)}`")
+    commits = ", ".join(f"`{commit}`" for commit in rows["commit"].unique())
+    return [*lines, f"- commit {commits}; {rows['versions'].iloc[-1]}"]
+
+
+def as_page(report: Report, sections: Sequence[Section]) -> str:
+    """A report in Markdown."""
+    parts = [f"# {report.title}", CAUTION]
+    for section in sections:
+        parts.append(f"## {section.dataset}")
+        parts += [as_markdown(sheet) for sheet in _sheets(report, section)]
+        parts.append("How it was run:")
+        parts.append("\n".join(settings_lines(section)))
+    return "\n\n".join(parts) + "\n"
+
+
+def as_print(report: Report, sections: Sequence[Section]) -> str:
+    """A report for the terminal."""
+    parts = [CAUTION]
+    for section in sections:
+        for sheet in _sheets(report, section):
+            parts.append(f"{sheet.caption}\n\n{as_terminal(sheet, WIDTH)}")
+        parts.append("\n".join(settings_lines(section)))
+    return "\n\n".join(parts)
+
+
+def _sheets(report: Report, section: Section) -> list[Sheet]:
+    return [sheet for sheet in report.sheets(section) if sheet is not None and sheet.rows]
+
+
+def make_report(report: Report, folder: pathlib.Path) -> str:
+    """Write the report of all rows of a folder, and give back what is printed."""
+    path = folder / "rows.csv"
+    rows = read_rows(path, SIGNALS) if path.exists() else pd.DataFrame({"error": []})
+    failed = [text for text in rows["error"] if text]
+    sections = list(sections_of(rows)) if len(failed) < len(rows) else []
+    if not sections:
+        reason = f": all {len(failed)} fits failed, such as: {failed[0]}" if failed else ""
+        raise ValueError(f"Got no rows in {path}, but expected some to report on{reason}.")
+    file = folder / report.file
+    file.write_text(as_page(report, sections))
+    told = [as_print(report, sections), f"Rows:   {path}\nReport: {file}"]
+    if failed:
+        told.append(f"{len(failed)} of {len(rows)} fits failed, such as: {failed[0]}")
+    return "\n\n".join(told)
