@@ -36,7 +36,7 @@ _LAZY = {
     "MixupEImageClassifier": ("mixupe_sklearn.adapters.image", None),
     "MixupESearchCV": ("mixupe_sklearn.search", "search"),
     "MixupESpeechClassifier": ("mixupe_sklearn.adapters.speech", None),
-    "Spectrogram": ("mixupe_sklearn._spectrogram", None),
+    "Spectrogram": ("mixupe_sklearn._signals.spectrogram", None),
     "plot_search": ("mixupe_sklearn.search", "search"),
 }
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy import ndimage
 
-from mixupe_sklearn._augment import (
+from mixupe_sklearn._signals.augment import (
     AUGMENTATIONS,
     flip,
     make_augmentation,

@@ -279,7 +279,7 @@ def test_pictures_of_any_kind_are_deformed_alike(tmp_path, monkeypatch):
     kinds = (pixels, pixels / 255, paths)
     found = [as_bytes(kind, Bright()) for kind in kinds]
     assert all(torch.equal(one, noise()) for one in found)
-    monkeypatch.setattr("mixupe_sklearn._pictures.IN_MEMORY", 10)
+    monkeypatch.setattr("mixupe_sklearn._signals.pictures.IN_MEMORY", 10)
     assert accuracies(Bright(), paths, y) == {}
 
 

@@ -367,18 +367,20 @@ WRONG = {
         "Got augment='rotate', but expected",
     ),
     "pictures too small for a named network": (
-        lambda model, X: clone(model)
-        .set_params(module="vgg11", module_params=None)
-        .fit(X, np.arange(300) % 2),
+        lambda model, X: (
+            clone(model).set_params(module="vgg11", module_params=None).fit(X, np.arange(300) % 2)
+        ),
         r"Got image_size=\(8, 8\), but VGG",
     ),
     "pictures too small for a module of one's own": (
-        lambda model, X: clone(model)
-        .set_params(
-            module=lambda: nn.Sequential(nn.Conv2d(1, 2, 9), nn.Flatten(), nn.Linear(2, 2)),
-            module_params=None,
-        )
-        .fit(X, np.arange(300) % 2),
+        lambda model, X: (
+            clone(model)
+            .set_params(
+                module=lambda: nn.Sequential(nn.Conv2d(1, 2, 9), nn.Flatten(), nn.Linear(2, 2)),
+                module_params=None,
+            )
+            .fit(X, np.arange(300) % 2)
+        ),
         r"Got samples of shape 1 x 8 x 8 .*, which the module cannot take \(RuntimeError: .*\), but expected",
     ),
     "several values of alpha": (

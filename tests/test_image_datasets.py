@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from mixupe_sklearn._pictures import read_images
+from mixupe_sklearn._signals.pictures import read_images
 from mixupe_sklearn.datasets.images import (
     load_cifar,
     load_image_folder,

@@ -17,11 +17,11 @@ from torch.utils.data import (
     TensorDataset,
 )
 
-import mixupe_sklearn._picture_datasets as datasets_module
-import mixupe_sklearn._pictures as pictures_module
-from mixupe_sklearn._picture_datasets import DatasetImages, find_labels
-from mixupe_sklearn._picture_files import ImageFiles
-from mixupe_sklearn._pictures import channel_statistics, read_images
+import mixupe_sklearn._signals.picture_datasets as datasets_module
+import mixupe_sklearn._signals.pictures as pictures_module
+from mixupe_sklearn._signals.picture_datasets import DatasetImages, find_labels
+from mixupe_sklearn._signals.picture_files import ImageFiles
+from mixupe_sklearn._signals.pictures import channel_statistics, read_images
 
 RNG = np.random.default_rng(0)
 COLOURS = RNG.integers(0, 256, (6, 8, 10, 3), dtype=np.uint8)  # n, h, w, c

@@ -31,17 +31,17 @@ FLOORS = [
     [
         *("_mixing", "_penalty", "_checks", "_forward", "_random", "_schedule"),
         *("modules.mlp", "modules._parts", "modules._attention"),
-        *("_augment", "_pixels", "_picture_folders", "_sound_files", "datasets._pickles"),
-        "_processes",
+        *("_signals", "_signals.augment", "_signals.pixels", "_signals.picture_folders"),
+        *("_signals.sound_files", "datasets._pickles"),
     ],
     [
         *("modules.embedded_mlp", "modules.lenet", "modules.vgg", "modules.preact_resnet"),
         *("modules.resnet", "modules.vit", "modules.coatnet"),
-        *("_picture_files", "_sound", "_portions", "callbacks"),
+        *("_signals.picture_files", "_signals.sound", "_portions", "_processes", "callbacks"),
         *("datasets.images", "datasets.speech"),
     ],
-    ["modules.wide_resnet", "_picture_datasets", "_spectrogram"],
-    ["modules", "_pictures"],
+    ["modules.wide_resnet", "_signals.picture_datasets", "_signals.spectrogram"],
+    ["modules", "_signals.pictures"],
     ["datasets._table", "datasets._openml_check", "datasets._openml_table"],
     ["datasets.embedded", "datasets.files", "datasets._openml_splits", "datasets._openml_web"],
     ["datasets._openml_cache"],
@@ -53,7 +53,7 @@ FLOORS = [
     ["_lockstep"],
     ["_by_hand"],
     ["_net", "_inputs", "_labels", "_tasks"],
-    ["_predicting", "_settings"],
+    ["_predicting", "_settings", "_distributed"],
     ["_training"],
     ["_crews"],
     ["_members"],
@@ -76,12 +76,14 @@ FLOORS = [
 ]
 MAY_IMPORT_SKLEARN = {
     *("_base", "_checked", "_labels", "_tasks", "_classifier", "_regressor"),
-    *("_scaling", "preprocessing", "search", "_spectrogram", "adapters._signal"),
+    *("_scaling", "preprocessing", "search", "_signals.spectrogram", "adapters._signal"),
     *("_search.trials", "_search.evaluate", "_search.plan"),
     "datasets.embedded",
 }
 MAY_IMPORT_OPTUNA = {"search"}  # and all of _search
-MAY_IMPORT_SKORCH = {"_net", "_callbacks", "_skorch_data", "callbacks", "_recipe"}
+MAY_IMPORT_SKORCH = {
+    *("_net", "_callbacks", "_skorch_data", "_distributed", "callbacks", "_recipe"),
+}
 
 
 def short(name):

@@ -12,7 +12,7 @@ import soundfile
 import torch
 from scipy.io import wavfile
 
-from mixupe_sklearn._sound import Sounds, Waves, read_sounds
+from mixupe_sklearn._signals.sound import Sounds, Waves, read_sounds
 
 RATE = 16000
 

@@ -16,9 +16,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 
-from mixupe_sklearn import _spectrogram
-from mixupe_sklearn._sound import read_sounds
-from mixupe_sklearn._spectrogram import Spectrogram, fit_frames, log_spectrogram
+from mixupe_sklearn._signals import spectrogram
+from mixupe_sklearn._signals.sound import read_sounds
+from mixupe_sklearn._signals.spectrogram import Spectrogram, fit_frames, log_spectrogram
 
 LENGTHS = (16000, 11025, 2, 159, 160, 20000, 321)
 
@@ -149,7 +149,7 @@ def test_a_long_sound_does_not_make_its_batch_long(noises, monkeypatch):
         sizes.append(len(waves) * max(len(wave) for wave in waves))
         return log_spectrogram(waves, **parameters)
 
-    monkeypatch.setattr(_spectrogram, "log_spectrogram", watched)
+    monkeypatch.setattr(spectrogram, "log_spectrogram", watched)
     Spectrogram(batch_size=4).transform([*noises, noise(200_000), *noises])
     assert sorted(sizes)[-1] == 200_000  # alone
     assert sorted(sizes)[-2] <= 4 * 101 * 160
@@ -229,7 +229,7 @@ def counted(monkeypatch):
         calls.append(len(waves))
         return log_spectrogram(waves, **parameters)
 
-    monkeypatch.setattr(_spectrogram, "log_spectrogram", watched)
+    monkeypatch.setattr(spectrogram, "log_spectrogram", watched)
     return calls
 
 
@@ -322,7 +322,7 @@ def test_a_cache_that_is_a_file_is_refused(tmp_path):
 
 RACE = """
 import sys
-from mixupe_sklearn._spectrogram import Spectrogram
+from mixupe_sklearn._signals.spectrogram import Spectrogram
 print("ready", flush=True)
 sys.stdin.readline()
 for n_frames in range(1, 41):

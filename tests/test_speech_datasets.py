@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.io import wavfile
 
-from mixupe_sklearn._sound import read_sounds
+from mixupe_sklearn._signals.sound import read_sounds
 from mixupe_sklearn.datasets.speech import load_speech_commands, split_by_speaker
 
 SPEAKERS = ("0c40e715", "0ea0e2f4", "ffd2ba2f")

@@ -18,9 +18,9 @@ from mixupe_sklearn._hardware import multiplications, threads_for
 from mixupe_sklearn._inputs import Rows, free_memory, on_device, to_numpy
 from mixupe_sklearn._labels import ClassTargets
 from mixupe_sklearn._net import MixupENet
-from mixupe_sklearn._pictures import channel_statistics
 from mixupe_sklearn._predicting import float_type
 from mixupe_sklearn._settings import FIXED
+from mixupe_sklearn._signals.pictures import channel_statistics
 from mixupe_sklearn._tasks import with_callbacks
 from mixupe_sklearn._training import Tensors
 from mixupe_sklearn.adapters._prepare import Part, Prepare, Signals

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from mixupe_sklearn._augment import make_augmentation
-from mixupe_sklearn._pictures import read_images
+from mixupe_sklearn._signals.augment import make_augmentation
+from mixupe_sklearn._signals.pictures import read_images
 from mixupe_sklearn.adapters._signal import SignalClassifier, Signals
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from mixupe_sklearn._sound import read_sounds
-from mixupe_sklearn._spectrogram import Spectrogram
+from mixupe_sklearn._signals.sound import read_sounds
+from mixupe_sklearn._signals.spectrogram import Spectrogram
 from mixupe_sklearn.adapters._signal import SignalClassifier, Signals
 
 

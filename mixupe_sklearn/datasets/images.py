@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.io import loadmat
 
-from mixupe_sklearn._picture_folders import list_folder
+from mixupe_sklearn._signals.picture_folders import list_folder
 from mixupe_sklearn.datasets._pickles import unpickle_arrays
 
 

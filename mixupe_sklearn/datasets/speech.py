@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mixupe_sklearn._checks import Number, check_rules
-from mixupe_sklearn._sound_files import find_words
+from mixupe_sklearn._signals.sound_files import find_words
 
 ADDRESS = "http://download.tensorflow.org/data/speech_commands_v0.02.tar.gz"
 LAYOUT = "folder/WORD/SPEAKER_nohash_NUMBER.wav"

@@ -13,7 +13,7 @@ import torch
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from mixupe_sklearn._checks import Kind, Number, Rule, check_rules
-from mixupe_sklearn._sound import RATE, Waves, read_sounds
+from mixupe_sklearn._signals.sound import RATE, Waves, read_sounds
 
 COUNT = Number("a whole number >= 1", 1, integer=True)
 SECONDS = Number("a number of seconds > 0", open_low=True)

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.signal import resample_poly
 
 from mixupe_sklearn._checks import Number, check_rules, warn_user
-from mixupe_sklearn._sound_files import (
+from mixupe_sklearn._signals.sound_files import (
     SCALES,
     SUFFIXES,
     Recording,
@@ -149,7 +149,7 @@ def read_sounds(X: Any, *, sampling_rate: int = 16000, name: str = "X", labelled
     Examples
     --------
     >>> import numpy as np
-    >>> from mixupe_sklearn._sound import read_sounds
+    >>> from mixupe_sklearn._signals.sound import read_sounds
     >>> sounds = read_sounds([(8000, np.zeros(4000)), (16000, np.zeros(16000))], sampling_rate=8000)
     >>> [len(wave) for wave in sounds.waves]
     [4000, 8000]

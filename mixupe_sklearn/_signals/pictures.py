@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, Subset
 
-from mixupe_sklearn._picture_datasets import (
+from mixupe_sklearn._signals.picture_datasets import (
     CHUNK,
     DatasetImages,
     batches,
@@ -19,13 +19,13 @@ from mixupe_sklearn._picture_datasets import (
     find_labels,
     read_item,
 )
-from mixupe_sklearn._picture_files import (
+from mixupe_sklearn._signals.picture_files import (
     ImageFiles,
     is_colour,
     is_picture,
 )
-from mixupe_sklearn._picture_folders import list_folder, list_pictures
-from mixupe_sklearn._pixels import (
+from mixupe_sklearn._signals.picture_folders import list_folder, list_pictures
+from mixupe_sklearn._signals.pixels import (
     Range,
     Where,
     as_tensor,

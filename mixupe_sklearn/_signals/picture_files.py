@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from mixupe_sklearn._pixels import resize
+from mixupe_sklearn._signals.pixels import resize
 
 GREY_MODES = {"1", "L", "LA", "La", "I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
 ORIENTATION = 0x0112  # the EXIF tag that says how a camera was held

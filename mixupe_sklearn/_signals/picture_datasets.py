@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorDataset
 
-from mixupe_sklearn._picture_files import check_size, is_picture, to_array
-from mixupe_sklearn._pixels import Range, one_picture, resize, to_unit
+from mixupe_sklearn._signals.picture_files import check_size, is_picture, to_array
+from mixupe_sklearn._signals.pixels import Range, one_picture, resize, to_unit
 
 # Pictures that are looked at together.
 CHUNK = 256

@@ -1,0 +1,149 @@
+"""Make the pictures of the pages on images and on speech: ``python docs/make_pictures.py``.
+
+The photographs are those that come with scikit-learn, the sounds are made by rule. Mixing and
+spectrograms are the package's own. The background is white on purpose: a page in dark mode shows
+the same picture.
+"""
+
+import pathlib
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy.signal import chirp, lfilter
+from sklearn.datasets import load_sample_images
+
+from mixupe_sklearn import Spectrogram
+from mixupe_sklearn._mixing import mix
+from mixupe_sklearn._signals.pixels import resize
+
+FOLDER = pathlib.Path(__file__).parent / "_static"
+DPI = 100
+# Small, as the pictures of the experiments are; each pixel is then drawn twice as large.
+SIDE = 96
+LAMS = (1.0, 0.75, 0.5, 0.25, 0.0)
+COLOURS = {"china": "#b45309", "flower": "#7c3aed"}
+RATE = 16000
+PAIR = np.array([1, 0])
+
+
+def photographs() -> torch.Tensor:
+    """The middles of scikit-learn's two photographs, (2, 3, side, side) from 0 to 1."""
+    squares = []
+    for photograph in load_sample_images().images:
+        pixels = torch.from_numpy(photograph.copy()).permute(2, 0, 1)[None]
+        height, width = pixels.shape[2:]
+        left = (width - height) // 2
+        squares.append(resize(pixels[..., left : left + height], (SIDE, SIDE)))
+    return torch.cat(squares) / 255
+
+
+def mixed_images() -> Figure:
+    """Two photographs mixed at several lam, with their mixed targets below."""
+    figure = Figure(figsize=(11, 3.0), dpi=DPI, facecolor="white")
+    axes = figure.subplots(2, len(LAMS), height_ratios=(6, 1))
+    X, y = photographs(), torch.eye(2)
+    for column, lam in enumerate(LAMS):
+        (picture, _), (target, _) = mix(X, lam, PAIR), mix(y, lam, PAIR)
+        _show_picture(axes[0, column], picture, f"lam = {lam:g}")
+        _show_target(axes[1, column], target)
+    figure.subplots_adjust(left=0.012, right=0.988, top=0.9, bottom=0.02, wspace=0.08, hspace=0.03)
+    return figure
+
+
+def _show_picture(axes: Axes, picture: torch.Tensor, title: str) -> None:
+    axes.imshow(picture.permute(1, 2, 0).clamp(0, 1).numpy(), interpolation="nearest")
+    axes.set_title(title, fontsize=12)
+    axes.set_axis_off()
+
+
+def _show_target(axes: Axes, target: torch.Tensor) -> None:
+    """A bar as wide as the picture, parted by the target's shares, with names in it."""
+    start = 0.0
+    for (name, colour), share in zip(COLOURS.items(), target.tolist(), strict=True):
+        axes.barh(0, share, left=start, height=1, color=colour)
+        if share:
+            words = f"{name} {share:g}" if share >= 0.5 else f"{share:g}"
+            axes.text(
+                start + share / 2, 0, words, color="white", fontsize=10, ha="center", va="center"
+            )
+        start += share
+    axes.set_xlim(0, 1)
+    axes.set_ylim(-0.6, 0.6)
+    axes.set_axis_off()
+
+
+def seconds(length: float) -> np.ndarray:
+    """Points in time, at the sampling rate."""
+    return np.arange(round(length * RATE)) / RATE
+
+
+def tone() -> np.ndarray:
+    """Half a second of 1 kHz and its third harmonic."""
+    time = seconds(0.5)
+    return 0.5 * np.sin(2 * np.pi * 1000 * time) + 0.2 * np.sin(2 * np.pi * 3000 * time)
+
+
+def rising() -> np.ndarray:
+    """A second that rises from 200 Hz to 7 kHz."""
+    time = seconds(1.0)
+    return 0.6 * chirp(time, f0=200, f1=7000, t1=1.0)
+
+
+def word() -> np.ndarray:
+    """Something like a word: a hiss, then pulses of a falling voice through two vowels."""
+    rng, time = np.random.default_rng(0), seconds(0.55)
+    hiss = rng.normal(0, 0.05, round(0.2 * RATE))
+    hiss = np.diff(hiss, prepend=0.0) * np.hanning(len(hiss))
+    pitch = 140 - 40 * time
+    pulses = np.diff(np.floor(np.cumsum(pitch) / RATE), prepend=0.0)
+    ah, ee = _vowel(pulses, (730, 1090, 2440)), _vowel(pulses, (270, 2290, 3010))
+    fade = np.clip((time - 0.2) / 0.15, 0, 1)
+    voice = ((1 - fade) * ah + fade * ee) * np.hanning(len(time)) ** 0.5
+    quiet = np.zeros(round(0.1 * RATE))
+    return np.concatenate([quiet, hiss, 0.5 * voice, quiet, np.zeros(round(0.05 * RATE))])
+
+
+def _vowel(pulses: np.ndarray, formants: tuple[int, ...]) -> np.ndarray:
+    """Pulses through a resonance at each formant, 100 Hz wide, brought to a peak of one."""
+    sound, radius = pulses, np.exp(-np.pi * 100 / RATE)
+    for formant in formants:
+        poles = [1, -2 * radius * np.cos(2 * np.pi * formant / RATE), radius**2]
+        sound = lfilter([1.0], poles, sound)
+    return sound / np.abs(sound).max()
+
+
+def spectrograms() -> Figure:
+    """A tone, a rising tone and a made-up word, and a blend of the last two."""
+    X = torch.from_numpy(Spectrogram().fit_transform([tone(), rising(), word()]))
+    blend = mix(X[1:], 0.6, PAIR)[1:]
+    titles = ("a tone of half a second", "a rising tone", "a made-up word")
+    figure = Figure(figsize=(11, 3.4), dpi=DPI, facecolor="white", layout="constrained")
+    axes = figure.subplots(1, 4, sharey=True)
+    for own, title, values in zip(
+        axes, (*titles, "0.6 word + 0.4 rising tone"), torch.cat([X, blend]).numpy(), strict=True
+    ):
+        image = own.imshow(
+            values, origin="lower", aspect="auto", extent=(0, 1.01, 0, 8), vmin=-1, vmax=4
+        )
+        own.set_title(title, fontsize=11)
+        own.set_xlabel("seconds")
+        own.set_xticks([0, 0.5, 1])
+    axes[0].set_ylabel("kHz")
+    figure.colorbar(image, ax=list(axes), label="deviations from the mean", pad=0.01)
+    return figure
+
+
+PICTURES = {"mixed-images.png": mixed_images, "spectrograms.png": spectrograms}
+
+
+def main() -> None:
+    """Write all pictures."""
+    for name, make in PICTURES.items():
+        make().savefig(FOLDER / name, metadata={"Software": None})
+        print(f"{name}: {(FOLDER / name).stat().st_size / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()

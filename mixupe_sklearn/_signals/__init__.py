@@ -1,0 +1,1 @@
+"""How pictures and sounds are read, checked and changed, before anything is trained."""
