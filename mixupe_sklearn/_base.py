@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -18,6 +19,7 @@ from mixupe_sklearn._hardware import gradients_on, resolve_device
 from mixupe_sklearn._inputs import Rows, check_finite, mean_of_rows
 from mixupe_sklearn._members import Exam, train_members
 from mixupe_sklearn._predicting import n_module_outputs, predicted
+from mixupe_sklearn._processes import is_main
 from mixupe_sklearn._random import alone, new_seed, seeded, streams_of
 from mixupe_sklearn._schedule import n_epochs_for
 from mixupe_sklearn._settings import FIXED, MODULES, check_settings, of_member
@@ -202,7 +204,7 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
 
     def _spawn_generators(self) -> None:
         """Independent streams, so that methods which draw less still see the same batches."""
-        seed = None  # fresh entropy: numpy's global generator is left as found
+        seed = self._fresh_seed()
         if self.random_state is not None:
             try:
                 seed = check_random_state(self.random_state).randint(2**31 - 1)
@@ -215,9 +217,15 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
         # One seed, not a stream: going on with the same rows sets the same ones aside.
         self._split_seed = new_seed(self._streams[0].split)
 
+    def _fresh_seed(self) -> int | None:
+        return None  # fresh entropy: numpy's global generator is left as found
+
+    def _resolved_device(self) -> torch.device:
+        return resolve_device(self.device)
+
     def _train(self, train, held_out, tasks, *, epochs, is_new) -> None:
         """Build the nets if they are to be new, then train them within their own seed."""
-        device = resolve_device(self.device)
+        device = self._resolved_device()
         seed = new_seed(self._streams[0].torch)
         how = {"epochs": epochs, "begin": tasks.begin_epoch if tasks else lambda: None}
         # One epoch alone does not know when the last will be.
@@ -240,7 +248,7 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
 
     def _train_one(self, train, valid, tasks, how) -> bool:
         end = functools.partial(self._end_epoch, tasks)
-        show_bar = tasks is not None and self.verbose == 1
+        show_bar = tasks is not None and self.verbose == 1 and is_main()
         tensors = functools.partial(self._tensors, self.net_)
         is_complete = train_net(
             self.net_, train, valid, tensors, self._settings(), end=end, show_bar=show_bar, **how

@@ -38,6 +38,7 @@ from mixupe_sklearn._penalty import (
     one_minus_lam_mean,
     row_shares,
 )
+from mixupe_sklearn._portions import Own, Portion, WithGradient, cut, joined, own_part
 from mixupe_sklearn._random import generator_like_torch
 
 # The rules of the method's parameters; the estimators check the same ones in ``fit``.
@@ -75,23 +76,6 @@ class LossParts(NamedTuple):
     loss_scale: Tensor
     mixed_logits: Tensor
     clean_logits: Tensor | None
-
-
-class _WithGradient(torch.autograd.Function):
-    """A number whose gradient with respect to two sets of logits is already known."""
-
-    @staticmethod
-    def forward(ctx, mixed_logits, clean_logits, value, mixed_gradient, clean_gradient):
-        ctx.save_for_backward(mixed_gradient, clean_gradient)
-        return value.clone()
-
-    @staticmethod
-    def backward(ctx, upstream):
-        if torch.is_grad_enabled():  # create_graph=True: the constants below would be wrong in it
-            raise RuntimeError("MixupELoss has first derivatives only, but a second was asked for.")
-        mixed_gradient, clean_gradient = ctx.saved_tensors
-        clean = None if clean_gradient is None else upstream * clean_gradient
-        return upstream * mixed_gradient, clean, None, None, None
 
 
 class MixupELoss(nn.Module):
@@ -218,8 +202,7 @@ class MixupELoss(nn.Module):
             draw = draw._replace(lam=lam, partner=sample_partner(n_samples, self.rng))
         if self.penalty_fraction == 1 or not self.has_penalty:
             return draw
-        # A row that runs by itself has no variance, which BatchNorm asks for.
-        least = 1 if self.single_pass else 2
+        least = self._least_clean
         share = sample_share(n_samples, self.penalty_fraction, self.rng, least, draw.partner)
         return draw._replace(clean=share)
 
@@ -231,6 +214,7 @@ class MixupELoss(nn.Module):
         sample_weight: Tensor | None = None,
         *,
         draw: Draw | None = None,
+        portion: Portion | None = None,
         **module_params: Any,
     ) -> LossParts:
         """Run the module on a batch and return the loss and its parts.
@@ -249,6 +233,10 @@ class MixupELoss(nn.Module):
         draw : Draw or None, default=None
             Use this draw instead of a new one, its ``clean`` rows included: None there is all
             rows, whatever ``penalty_fraction`` says.
+        portion : Portion or None, default=None
+            This process's place among those that train together; it then runs the module on its
+            portion of the rows. The parts are those of the whole batch in each process, and
+            gradients such that their mean over the processes is the batch's.
         **module_params
             Passed on to the module's forward.
 
@@ -259,31 +247,50 @@ class MixupELoss(nn.Module):
             and the logits.
         """
         stages = self._stages(module)
-        draw = self._settled(draw, len(y), len(stages))
+        if portion is not None and len(stages) > 1:
+            X, y, sample_weight, portion = cut(X, y, sample_weight, portion)
+        n_samples = len(y) if portion is None else portion.n_samples(len(y))
+        draw = self._settled(draw, n_samples, len(stages))
+        own = own_part(draw, n_samples, portion, self._least_clean)
+        draw = own.draw
         encode, rest = stages[: draw.stage], stages[draw.stage :]
         state = run_stages(encode, X, module_params) if encode else X
         is_mixed = draw.partner is not None
-        mixed = mix(mixable(state), draw.lam, draw.partner) if is_mixed else None
+        mixed = mix(mixable(state), draw.lam, draw.partner, own.mixed) if is_mixed else None
         # Without mixing all rows run clean anyway.
-        clean = take(state, draw.clean) if is_mixed else state
+        clean = take(state, own.clean)
         clean = differentiable(clean) if self._needs_input_gradient else clean
 
         def run_rest(rows: Any) -> Tensor:
             return as_logits(run_stages(rest, rows, {} if encode else module_params))
 
         mixed_logits, clean_logits = self._logits(module, run_rest, mixed, clean)
-        targets = encode_targets(y, mixed_logits, self.head)
-        weight = check_row_weights(sample_weight, mixed_logits)
-        mixup_loss, gradient = self._mixup_part(mixed_logits, targets, weight, draw)
-        whole = clean if draw.clean is None else state
-        penalty_term, slope = self._penalty_part(clean_logits, clean, whole, targets, weight, draw)
+        like = mixed_logits if own.mixed is None else mixed_logits[:1].expand(len(y), -1)
+        targets = encode_targets(y, like, self.head)
+        weight = check_row_weights(sample_weight, like)
+        mixup_part = self._mixup_part(mixed_logits, targets, weight, own)
+        whole = clean if own.clean is None else state
+        penalty_part = self._penalty_part(clean_logits, clean, whole, targets, weight, own)
+        if portion is not None:
+            mixup_part, penalty_part = joined(portion, own, mixup_part, penalty_part)
+        return self._parts(mixed_logits, clean_logits, mixup_part, penalty_part)
+
+    def _parts(
+        self,
+        mixed_logits: Tensor,
+        clean_logits: Tensor | None,
+        mixup_part: tuple[Tensor, Tensor],
+        penalty_part: tuple[Tensor, Tensor | None],
+    ) -> LossParts:
+        """Put loss and penalty together, at the scale of the first."""
+        (mixup_loss, gradient), (penalty_term, slope) = mixup_part, penalty_part
         total = mixup_loss + self.eta * penalty_term
         scale = loss_scale(mixup_loss, total.detach())
         if slope is None:  # no penalty, or one whose gradient autograd carries
-            plain = _WithGradient.apply(mixed_logits, None, mixup_loss, gradient, None)
+            plain = WithGradient.apply(mixed_logits, None, mixup_loss, gradient, None)
             loss = scale * (plain + self.eta * penalty_term)
         else:
-            loss = _WithGradient.apply(
+            loss = WithGradient.apply(
                 mixed_logits, clean_logits, scale * total, scale * gradient, scale * slope
             )
         if clean_logits is not None:
@@ -302,6 +309,11 @@ class MixupELoss(nn.Module):
     def predicted_mean(self, logits: Tensor) -> Tensor:
         """Turn logits into probabilities (classes and labels) or leave them (numbers)."""
         return HEADS[self.head].mean(as_logits(logits))
+
+    @property
+    def _least_clean(self) -> int:
+        # A row that runs by itself has no variance, which BatchNorm asks for.
+        return 1 if self.single_pass else 2
 
     def _settled(self, given: Draw | None, n_samples: int, n_stages: int) -> Draw:
         """The draw of this step: a given one, checked, as far as the method can use it."""
@@ -348,12 +360,12 @@ class MixupELoss(nn.Module):
 
     @torch.no_grad()
     def _mixup_part(
-        self, logits: Tensor, targets: Tensor, weight: Tensor | None, draw: Draw
+        self, logits: Tensor, targets: Tensor, weight: Tensor | None, own: Own
     ) -> tuple[Tensor, Tensor]:
         """Mean loss of the mixed rows and its gradient with respect to their logits."""
-        targets = targets if weight is None else weight[:, None] * targets
-        targets = mix(targets, draw.lam, draw.partner)
-        weight = None if weight is None else mix(weight, draw.lam, draw.partner)
+        how = (own.draw.lam, own.draw.partner, own.mixed)
+        targets = mix(targets if weight is None else weight[:, None] * targets, *how)
+        weight = None if weight is None else mix(weight, *how)
         losses, gradient = glm_loss(logits, targets, weight, self.head)
         return losses.mean(), gradient / len(losses)
 
@@ -364,7 +376,7 @@ class MixupELoss(nn.Module):
         whole: Any,
         targets: Tensor,
         weight: Tensor | None,
-        draw: Draw,
+        own: Own,
     ) -> tuple[Tensor, Tensor | None]:
         """``E[1-lam] * mean |q|``, and the gradient of ``eta`` times it in closed form, if any.
 
@@ -374,12 +386,11 @@ class MixupELoss(nn.Module):
             return torch.zeros((), dtype=targets.dtype, device=targets.device), None
         weight = torch.ones_like(targets[:, 0]) if weight is None else weight
         X_mean = self.X_mean
-        if self.penalty == "directional" and draw.stage:
+        if self.penalty == "directional" and own.draw.stage:
             # What a hidden state's mean is, only this batch can tell.
             X_mean = torch.tensordot(weight, whole, dims=1) / weight.sum()
-        share = row_shares(one_minus_lam_mean(self.alpha, self.beta), weight, draw.clean)
-        if draw.partner is not None:  # only these rows have run
-            targets, share = take(targets, draw.clean), take(share, draw.clean)
+        share = row_shares(one_minus_lam_mean(self.alpha, self.beta), weight, own.draw.clean)
+        targets, share = take(targets, own.clean), take(share, own.clean)  # those that have run
         if self.penalty == "directional":
             q = directional_penalty(logits, clean, targets, X_mean, self.head)
             return (share * q.abs()).sum(), None

@@ -5,8 +5,9 @@ are pure and never write to their input. Weights need no rule of their own: a we
 ``weight * target`` and the mass of a mixed row is its mixed weight, so the partner brings its own.
 """
 
+from collections.abc import Mapping
 from reprlib import repr as shortened
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -128,8 +129,8 @@ def sample_share(
     return order[:n_seen]
 
 
-def take(values: Tensor, rows: np.ndarray | None) -> Tensor:
-    """Return the given rows; None returns the values as they are.
+def take(values: Any, rows: np.ndarray | None) -> Any:
+    """Return the given rows of a tensor, or of each in a dict; None returns all as they are.
 
     Examples
     --------
@@ -139,6 +140,8 @@ def take(values: Tensor, rows: np.ndarray | None) -> Tensor:
     """
     if rows is None:
         return values
+    if isinstance(values, Mapping):
+        return {name: take(value, rows) for name, value in values.items()}
     return values[torch.as_tensor(rows, dtype=torch.long, device=values.device)]
 
 
@@ -167,7 +170,12 @@ def check_clean(rows: np.ndarray | None, n_samples: int) -> None:
     )
 
 
-def mix(values: Tensor, lam: float | np.ndarray, partner: np.ndarray | None) -> Tensor:
+def mix(
+    values: Tensor,
+    lam: float | np.ndarray,
+    partner: np.ndarray | None,
+    rows: np.ndarray | None = None,
+) -> Tensor:
     """Return ``lam * values + (1 - lam) * values[partner]``, row by row.
 
     Parameters
@@ -178,6 +186,8 @@ def mix(values: Tensor, lam: float | np.ndarray, partner: np.ndarray | None) -> 
         Weight of the first sample.
     partner : array of shape (n_samples,) or None
         Row number of the second sample; None leaves the values as they are.
+    rows : array or None, default=None
+        Numbers of the rows to return; None: all.
 
     Examples
     --------
@@ -186,10 +196,14 @@ def mix(values: Tensor, lam: float | np.ndarray, partner: np.ndarray | None) -> 
     tensor([1., 3.])
     >>> mix(torch.tensor([0.0, 4.0]), np.array([0.5, 1.0]), np.array([1, 0]))
     tensor([2., 4.])
+    >>> mix(torch.tensor([0.0, 4.0]), 0.75, np.array([1, 0]), rows=np.array([1]))
+    tensor([3.])
     """
     if partner is None:
-        return values
-    other = values[torch.as_tensor(partner, device=values.device)]
+        return take(values, rows)
+    if rows is not None:
+        partner, lam = partner[rows], lam[rows] if isinstance(lam, np.ndarray) else lam
+    values, other = take(values, rows), values[torch.as_tensor(partner, device=values.device)]
     if isinstance(lam, np.ndarray):
         shape = (-1,) + (1,) * (values.ndim - 1)
         weight = torch.as_tensor(lam, dtype=values.dtype, device=values.device).reshape(shape)

@@ -20,7 +20,7 @@ from mixupe_sklearn._by_hand import pay_back, run_by_hand, why_not_by_hand
 from mixupe_sklearn._callbacks import BATCH_EVENTS, QuietLog, hears_batches
 from mixupe_sklearn._criterion import LossParts, MixupELoss
 from mixupe_sklearn._forward import as_logits
-from mixupe_sklearn._skorch_data import rows_in_memory, split_weight, with_weight
+from mixupe_sklearn._skorch_data import rows_in_memory, split_weight, targets_of, with_weight
 
 # A mixin: its methods find skorch's own through the classes below.
 _Net: Any = object
@@ -33,6 +33,7 @@ _STEP_METHODS = (
 )
 # Where they may come from: other classes of skorch's (AccelerateMixin) change the step as well.
 _PLAIN = {"skorch.net", "skorch.classifier", "skorch.regressor", __name__}
+_PLAIN |= {"mixupe_sklearn._distributed"}
 # What Batches knows; any other argument of an iterator is for a DataLoader.
 _BATCHES_ONLY = {"random_state", "min_rows"}
 _BATCHES = {"batch_size", "shuffle", "drop_last"} | _BATCHES_ONLY
@@ -63,6 +64,12 @@ class _MixupEStep(_Net):
     _rates: Sequence[float] = ()
     # Makes a batch of raw inputs ready for the module, on its device; None leaves them as they are.
     _prepare: Callable[[Tensor, bool], Tensor] | None = None
+    # Multiplications that the module makes for a row, where they are known.
+    _work: int | None = None
+    # Processes that read what does not lie in memory; None leaves that to the net's own arguments.
+    _n_workers: int | None = None
+    # Processes that train this network together.
+    _n_processes = 1
     # The low precision that the module computes in while its weights stay as they are, or None.
     _precision: torch.dtype | None = None
 
@@ -114,11 +121,22 @@ class _MixupEStep(_Net):
         rows = rows_in_memory(dataset)
         if rows is None or not set(params) <= _BATCHES:
             params = {key: params[key] for key in params if key not in _BATCHES_ONLY}
-            return DataLoader(dataset, **params)
+            return DataLoader(dataset, **self._loading(len(dataset), training), **params)
         if training and has_batch_norm(self.module_):
-            params.setdefault("min_rows", 2)
+            params.setdefault("min_rows", 2 * self._n_processes)
         X, y, indices = rows
         return Batches(X, y, indices=indices, **params)
+
+    def _loading(self, n_rows: int, training: bool) -> dict[str, Any]:
+        """What an estimator asks of a DataLoader, which a user of the net sets by himself."""
+        if self._n_workers is None:
+            return {}
+        how: dict[str, Any] = {"num_workers": self._n_workers}
+        if self._n_workers:  # they stay from epoch to epoch, and read ahead
+            how["persistent_workers"] = True
+        if training and has_batch_norm(self.module_) and n_rows % self.batch_size == 1:
+            how["drop_last"] = n_rows > 1  # a row alone has no variance
+        return how
 
     def infer(self, x: Any, **fit_params: Any) -> Any:
         """Run the module on a batch, without its weights."""
@@ -153,7 +171,8 @@ class _MixupEStep(_Net):
             super().run_single_epoch(iterator, training, prefix, step_fn, **fit_params)
             return
         self._set_training(True)
-        if fit_params or why_not_by_hand(self, iterator) is not None:
+        is_shared = self._n_processes > 1
+        if fit_params or is_shared or why_not_by_hand(self, iterator) is not None:
             pay_back(self)
             values, sizes = self._run_quietly(iterator, fit_params)
         else:
@@ -185,10 +204,13 @@ class _MixupEStep(_Net):
         inputs, weight = split_weight(Xi)
         inputs = self._prepared(inputs, training=True)
         with self._in_precision():
-            parts = self.criterion_(self.module_, inputs, yi, weight, **fit_params)
+            parts = self._loss_parts(inputs, yi, weight, fit_params)
         loss = self.get_loss(parts, yi, X=Xi, training=True)
         loss.backward()
         return parts, loss
+
+    def _loss_parts(self, inputs: Any, y: Tensor, weight: Any, fit_params: dict) -> LossParts:
+        return self.criterion_(self.module_, inputs, y, weight, **fit_params)
 
     def set_schedule(self, factors: Sequence[float] | None) -> None:
         """Multiply the learning rate at each step to come; None ends that, at the rate itself."""
@@ -318,12 +340,8 @@ class MixupENet(_MixupEStep, NeuralNetClassifier):
     """
 
     def check_data(self, X: Any, y: Any = None) -> None:
-        """Learn the classes; of rows in memory only the targets are looked at, none is copied."""
-        rows = rows_in_memory(X) if y is None else None
-        if rows is not None and rows[1] is not None:
-            _, y, indices = rows
-            y = y if indices is None else y[indices]
-        super().check_data(X, y)
+        """Learn the classes; of a data set of ours only the targets are looked at."""
+        super().check_data(X, targets_of(X) if y is None else y)
 
     def _get_predict_nonlinearity(self) -> Callable[[Tensor], Tensor]:
         mean_of = super()._get_predict_nonlinearity()

@@ -59,7 +59,7 @@ FLOORS = [
     ["_members"],
     ["_checked"],
     ["_base"],
-    ["_classifier", "_many", "_regressor", "adapters", "adapters._prepare"],
+    ["_classifier", "_many", "_regressor", "adapters", "adapters._prepare", "adapters._parameters"],
     ["adapters._signal"],
     ["adapters.image", "adapters.speech"],
     ["_recipe"],
@@ -185,7 +185,7 @@ class MyModule(MLP):
 
 
 @pytest.mark.parametrize(
-    ("page", "n_blocks"), [("README.md", 4), ("docs/user_guide.md", 2), ("docs/search.md", 4)]
+    ("page", "n_blocks"), [("README.md", 5), ("docs/user_guide.md", 2), ("docs/search.md", 4)]
 )
 def test_the_code_of_a_page_runs(page, n_blocks, small_digits):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)

@@ -13,16 +13,19 @@ from torch.utils.data import DataLoader
 
 from mixupe_sklearn._base import BaseMixupE, all_or_nothing
 from mixupe_sklearn._checks import Number, check_rules
+from mixupe_sklearn._distributed import DistributedNet
 from mixupe_sklearn._forward import as_logits
-from mixupe_sklearn._hardware import multiplications, threads_for
+from mixupe_sklearn._hardware import multiplications, resolve_device, threads_for
 from mixupe_sklearn._inputs import Rows, free_memory, on_device, to_numpy
 from mixupe_sklearn._labels import ClassTargets
 from mixupe_sklearn._net import MixupENet
 from mixupe_sklearn._predicting import float_type
+from mixupe_sklearn._processes import own_device, same_seed, trains_together
 from mixupe_sklearn._settings import FIXED
 from mixupe_sklearn._signals.pictures import channel_statistics
 from mixupe_sklearn._tasks import with_callbacks
 from mixupe_sklearn._training import Tensors
+from mixupe_sklearn.adapters._parameters import SignalParameters
 from mixupe_sklearn.adapters._prepare import Part, Prepare, Signals
 from mixupe_sklearn.modules import NAMED
 
@@ -32,90 +35,15 @@ N_WORKERS = Number("a whole number >= 0", integer=True)
 SWITCHES = ("amp", "channels_last", "distributed")
 
 
-class SignalClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
+class SignalClassifier(SignalParameters, ClassTargets, ClassifierMixin, BaseMixupE):
     """Fit and predict; the subclasses know how signals are read."""
 
     # One network, trained for the epochs that are asked for: what tables have beyond is not here.
     n_members = 1
     min_steps = 0
-    _net_class = MixupENet
     _y_is_numeric = False
     _modules = NAMED
     _fixed_names = (*(name for name in FIXED if name != "n_members"), "amp", "channels_last")
-
-    def __init__(
-        self,
-        *,
-        method,
-        penalty,
-        alpha,
-        beta,
-        eta,
-        penalty_fraction,
-        lam_per,
-        mix_at,
-        single_pass,
-        module,
-        module_params,
-        optimizer,
-        optimizer_params,
-        lr,
-        lr_schedule,
-        weight_decay,
-        max_epochs,
-        batch_size,
-        class_weight,
-        early_stopping,
-        validation_fraction,
-        n_iter_no_change,
-        tol,
-        warm_start,
-        callbacks,
-        device,
-        n_threads,
-        compile,
-        amp,
-        channels_last,
-        n_workers,
-        distributed,
-        random_state,
-        verbose,
-    ):
-        # Not that of the tables' base class: it has parameters which there are none of here.
-        self.method = method
-        self.penalty = penalty
-        self.alpha = alpha
-        self.beta = beta
-        self.eta = eta
-        self.penalty_fraction = penalty_fraction
-        self.lam_per = lam_per
-        self.mix_at = mix_at
-        self.single_pass = single_pass
-        self.module = module
-        self.module_params = module_params
-        self.optimizer = optimizer
-        self.optimizer_params = optimizer_params
-        self.lr = lr
-        self.lr_schedule = lr_schedule
-        self.weight_decay = weight_decay
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.class_weight = class_weight
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.warm_start = warm_start
-        self.callbacks = callbacks
-        self.device = device
-        self.n_threads = n_threads
-        self.compile = compile
-        self.amp = amp
-        self.channels_last = channels_last
-        self.n_workers = n_workers
-        self.distributed = distributed
-        self.random_state = random_state
-        self.verbose = verbose
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -130,6 +58,18 @@ class SignalClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
 
     def _make_augmentation(self) -> Any:
         return None
+
+    @property
+    def _net_class(self) -> Any:
+        return DistributedNet if trains_together(self.distributed) else MixupENet
+
+    def _fresh_seed(self) -> int | None:
+        is_shared = trains_together(self.distributed)
+        return same_seed(resolve_device(self.device).type) if is_shared else None
+
+    def _resolved_device(self) -> torch.device:
+        device = resolve_device(self.device)
+        return own_device(device) if trains_together(self.distributed) else device
 
     def _settings(self) -> Mapping[str, Any]:
         return {"n_members": self.n_members, "min_steps": self.min_steps, **vars(self)}

@@ -1,0 +1,189 @@
+"""The processes that ``torchrun`` has started, how they meet, and what is said if one is lost."""
+
+import atexit
+import datetime
+import functools
+import os
+import re
+import secrets
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch import distributed as dist
+
+# How long a process waits for the others before it gives up.
+TIME_LIMIT = datetime.timedelta(minutes=10)
+# What torch's transports say when a process at the other end is gone; they have no class for it.
+_LOST = ("gloo", "nccl", "connection closed", "connection reset", "broken pipe")
+
+
+def world_size() -> int:
+    """How many processes were started together; one where ``torchrun`` is not used.
+
+    Examples
+    --------
+    >>> world_size()
+    1
+    """
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_distributed() -> bool:
+    """Whether several processes were started together."""
+    return world_size() > 1
+
+
+def is_main() -> bool:
+    """Whether this is the process that prints and writes.
+
+    Examples
+    --------
+    >>> is_main()
+    True
+    """
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def trains_together(distributed: bool | str) -> bool:
+    """Whether an estimator's ``distributed`` means several processes here.
+
+    Examples
+    --------
+    >>> trains_together("auto"), trains_together(False)
+    (False, False)
+    """
+    if distributed is True and not is_distributed():
+        raise ValueError(
+            "Got distributed=True in a single process, but expected several: start the program "
+            "with torchrun --nproc-per-node 2, or take distributed='auto'."
+        )
+    return distributed is not False and is_distributed()
+
+
+def own_device(device: torch.device) -> torch.device:
+    """Meet the other processes; return this one's device: of several GPUs, that of its number.
+
+    Examples
+    --------
+    >>> import torch
+    >>> own_device(torch.device("cpu"))
+    device(type='cpu')
+    """
+    if is_distributed():
+        join(device.type)
+    if device.type != "cuda" or device.index is not None:
+        return device
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+
+
+@functools.cache
+def join(device_type: str = "cpu") -> Any:
+    """Meet the other processes, once, and return the ``accelerate.Accelerator`` that they share.
+
+    Parameters
+    ----------
+    device_type : str, default="cpu"
+        ``"cpu"`` (gloo), or the type of the devices that the processes have.
+    """
+    try:
+        import accelerate
+        from accelerate.utils import InitProcessGroupKwargs
+    except ImportError as error:
+        raise ImportError(
+            "Got several processes, but accelerate is missing: pip install "
+            "mixupe-sklearn[distributed]."
+        ) from error
+    n_threads, was_joined = torch.get_num_threads(), dist.is_initialized()
+    with clear_loss("while the processes met"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "OMP_NUM_THREADS")  # what it sets is put back below
+        accelerator = accelerate.Accelerator(
+            cpu=device_type == "cpu",
+            device_placement=False,
+            dataloader_config=accelerate.DataLoaderConfiguration(split_batches=True),
+            kwargs_handlers=[InitProcessGroupKwargs(timeout=TIME_LIMIT)],
+        )
+    torch.set_num_threads(n_threads)
+    if not was_joined:
+        atexit.register(_leave)
+    return accelerator
+
+
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def same_everywhere(value: Any, device_type: str = "cpu") -> Any:
+    """The main process's value, in all processes; they must all ask.
+
+    Examples
+    --------
+    >>> same_everywhere("a value")
+    'a value'
+    """
+    if not is_distributed():
+        return value
+    join(device_type)
+    values = [value]
+    with clear_loss("before training"):
+        dist.broadcast_object_list(values, src=0)
+    return values[0]
+
+
+def same_seed(device_type: str = "cpu") -> int:
+    """A fresh seed that is the same in all processes."""
+    return same_everywhere(secrets.randbits(32), device_type)
+
+
+@contextmanager
+def clear_loss(when: str | Callable[[], str]) -> Iterator[None]:
+    """Say in one sentence that another process is gone, and when.
+
+    Examples
+    --------
+    >>> with clear_loss("in epoch 3"):
+    ...     raise RuntimeError("[gloo/pair.cc:537] Connection closed by peer. Good luck.")
+    Traceback (most recent call last):
+        ...
+    ConnectionError: Got no answer from another process in epoch 3 (Connection closed by peer), ...
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        text = str(error)
+        if not (isinstance(error, dist.DistError) or any(word in text.lower() for word in _LOST)):
+            raise
+        # Of what torch says, the first sentence, without the place in its source.
+        reason = re.sub(r"^\[\S*\]\s*", "", text).splitlines()[0].split(". ")[0].rstrip(".")
+        moment = when if isinstance(when, str) else when()
+        raise ConnectionError(
+            f"Got no answer from another process {moment} ({reason}), but expected "
+            f"{world_size()} processes: one was ended; start all of them again."
+        ) from error
+
+
+def total_over_all(values: Tensor) -> Tensor:
+    """The sum of a tensor over all processes, which is written into it."""
+    dist.all_reduce(values)
+    return values
+
+
+class Launched:
+    """What skorch's mixin asks of an accelerator, where none is needed, or not yet."""
+
+    device_placement = False
+    num_processes = 1
+
+    @property
+    def is_main_process(self) -> bool:
+        """Whether this process writes."""
+        return is_main()
+
+    def wait_for_everyone(self) -> None:
+        """Wait for the others, if they have met."""
+        if dist.is_initialized():
+            dist.barrier()

@@ -1,0 +1,291 @@
+"""Programs that run in several processes; ``test_distributed.py`` starts them.
+
+A case is what to train and how. A test runs the same case in one process.
+"""
+
+import gc
+import os
+import pickle
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from skorch.callbacks import Callback, Checkpoint, EpochScoring
+from torch import nn
+
+from mixupe_sklearn import MixupEImageClassifier, MixupENet, MixupENetRegressor
+from mixupe_sklearn._distributed import DistributedNet, distributed_class
+from mixupe_sklearn._processes import is_main, world_size
+from mixupe_sklearn.modules import MLP
+
+
+class SmallConv(nn.Module):
+    """A convolution without BatchNorm."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3)
+        self.last = nn.Linear(4, 3)
+
+    def forward(self, X):
+        return self.last(self.conv(X).relu().mean(dim=(2, 3)))
+
+
+class Idle(nn.Module):
+    """A module with a layer that it does not use."""
+
+    def __init__(self):
+        super().__init__()
+        self.used, self.idle = nn.Linear(5, 3), nn.Linear(5, 3)
+
+    def forward(self, X):
+        return self.used(X)
+
+
+def small_mlp(**params):
+    return MLP(5, 3, **{"d_hidden": (8, 6), **params}).double()
+
+
+def rows(n_rows=23, shape=(5,), dtype="float64"):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_rows, *shape)).astype(dtype)
+    return X, rng.integers(3, size=n_rows)
+
+
+# 23 rows in batches of 8: the last batch has 7, which two processes cannot part equally.
+CASES = {
+    "mixupe": {},
+    "mixup": {"criterion__method": "mixup"},
+    "erm": {"criterion__method": "erm"},
+    "erm with penalty": {"criterion__method": "erm+penalty"},
+    "erm with penalty on a share": {
+        "criterion__method": "erm+penalty",
+        "criterion__penalty_fraction": 0.2,
+    },
+    "a share": {"criterion__penalty_fraction": 0.25},
+    "a share of one row, two passes": {
+        "criterion__penalty_fraction": 0.1,
+        "criterion__single_pass": False,
+    },
+    "a lam for each sample": {"criterion__lam_per": "sample"},
+    "weights": {"has_weight": True},
+    "weights, a share": {"has_weight": True, "criterion__penalty_fraction": 0.4},
+    "directional": {"criterion__penalty": "directional"},
+    "directional, two passes": {
+        "criterion__penalty": "directional",
+        "criterion__single_pass": False,
+    },
+    "a last batch of one row": {"batch_size": 22},
+    "batches of one row": {"batch_size": 1},
+    "adam": {"optimizer": torch.optim.Adam, "lr": 0.01},
+    # It runs a batch more than once, and soon makes much of a rounding.
+    "lbfgs": {"optimizer": torch.optim.LBFGS, "optimizer__max_iter": 2, "max_epochs": 1},
+    "a convolution": {"shape": (1, 6, 6), "dtype": "float32"},
+    "numbers": {"is_regression": True},
+    "made ready": {"noise": 0.1},
+    "a loader, erm, in order": {
+        **{"is_loaded": True, "n_rows": 24, "criterion__method": "erm"},
+        "iterator_train__shuffle": False,
+    },
+}
+# Here partners are found within a portion, or layers see their own portion only.
+OTHER_CASES = {
+    "hidden": {"criterion__mix_at": "hidden"},
+    "hidden, a share, weights": {
+        "criterion__mix_at": "hidden",
+        "criterion__penalty_fraction": 0.25,
+        "has_weight": True,
+    },
+    "hidden, a last batch of one row": {"criterion__mix_at": "hidden", "batch_size": 22},
+    "dropout": {"module": {"dropout": 0.5}},
+    "batch norm": {"module": {"batch_norm": True}},
+    "batch norm, two passes": {
+        "module": {"batch_norm": True},
+        "criterion__single_pass": False,
+    },
+    "a loader": {"is_loaded": True},
+    "a loader, erm": {"is_loaded": True, "criterion__method": "erm", "batch_size": 12},
+}
+
+
+# What the estimator for pictures is asked to do; only the last has BatchNorm.
+SMALL_LENET = {"module": "lenet", "module_params": {"channels": (2, 3), "d_hidden": (5,)}}
+PICTURE_CASES = {
+    "augmented": {**SMALL_LENET, "augment": "crop-flip", "random_state": 0},
+    "stopped early": {
+        **{**SMALL_LENET, "early_stopping": True, "n_iter_no_change": 1, "tol": 1.0},
+        **{"max_epochs": 9, "random_state": 0, "class_weight": "balanced", "verbose": 1},
+    },
+    "no seed": SMALL_LENET,
+    "a data set": {**SMALL_LENET, "is_loaded": True, "batch_size": 4, "augment": "flip"},
+    "batch norm": {"module_params": {"width": 2, "blocks": (1, 1)}, "random_state": 0},
+}
+
+
+class FromMemory(torch.utils.data.Dataset):
+    """Rows that the net does not know to lie in memory."""
+
+    def __init__(self, X, y):
+        self.X, self.y = X, y
+
+    def __len__(self):
+        return len(self.X)
+
+    def __getitem__(self, number):
+        return self.X[number], self.y[number]
+
+
+def make_net(case, is_together, seed=0, **kwargs):
+    """The net of a case, and the arguments of its ``fit``."""
+    case = dict(case)
+    shape, dtype = case.pop("shape", (5,)), case.pop("dtype", "float64")
+    X, y = rows(case.pop("n_rows", 23), shape, dtype)
+    weight = np.linspace(0, 2, len(X)) if case.pop("has_weight", False) else None
+    torch.manual_seed(seed)
+    module = small_mlp(**case.pop("module", {})) if dtype == "float64" else SmallConv()
+    is_regression = case.pop("is_regression", False)
+    if is_regression:
+        y = X[:, :3] ** 2
+    if case.pop("is_loaded", False):
+        X, y = FromMemory(X, y), None
+    net_class = MixupENetRegressor if is_regression else MixupENet
+    noise = case.pop("noise", None)
+    settings = {
+        **{"lr": 0.1, "max_epochs": 3, "batch_size": 8, "train_split": None, "verbose": 0},
+        **{"criterion__eta": 0.5, "criterion__alpha": 1.0, "criterion__random_state": 7},
+    }
+    net_class = distributed_class(net_class) if is_together else net_class
+    net = net_class(module, **{**settings, **case, **kwargs})
+    if noise:
+        net._prepare = lambda X, training: X + noise * training * torch.randn_like(X)
+    return net, (X, y) if weight is None else (X, y, weight)
+
+
+def trained(case, is_together):
+    """Weights and figures of a case after training."""
+    net, data = make_net(case, is_together)
+    net.fit(*data)
+    figures = ["train_loss", "train_mixup_loss", "train_penalty", "loss_scale"]
+    return {"weights": weights_of(net), "figures": np.array(net.history[:, figures])}
+
+
+def weights_of(net):
+    return {name: value.numpy() for name, value in net.module_.state_dict().items()}
+
+
+def pictures():
+    rng = np.random.default_rng(0)
+    return rng.integers(256, size=(21, 16, 16), dtype=np.uint8), rng.integers(3, size=21)
+
+
+def fitted_classifier(case):
+    """The estimator of a case, fitted."""
+    case = {"max_epochs": 2, "batch_size": 5, "alpha": 0.5, "eta": 0.1, **case}
+    X, y = pictures()
+    if case.pop("is_loaded", False):
+        X, y = FromMemory(torch.from_numpy(X)[:, None], torch.from_numpy(y)), None
+    return MixupEImageClassifier(**case).fit(X, y)
+
+
+def with_pictures(case):
+    """What is known of the estimator of a case after training."""
+    model = fitted_classifier(case)
+    names = [name for name in model.history_[0] if name.startswith(("train", "valid", "loss"))]
+    return {
+        "weights": weights_of(model.net_),
+        "figures": np.array([[row[name] for name in names] for row in model.history_]),
+        "net": type(model.net_).__name__,
+        "proba": pickle.loads(pickle.dumps(model)).predict_proba(pictures()[0]),
+    }
+
+
+def said(function, *args):
+    """What an error says."""
+    try:
+        function(*args)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "nothing"
+
+
+def refusals():
+    """What is said about what processes cannot do together."""
+    X, y = rows()
+    hidden = {"criterion__mix_at": "hidden", "criterion__penalty": "directional"}
+    n_rows = 20 + int(os.environ["RANK"])
+    few = {"module": {"batch_norm": True}, "batch_size": 2}
+    idle = DistributedNet(Idle().double(), train_split=None, verbose=0)
+    scoring = EpochScoring("accuracy", on_train=True, name="score")
+    return {
+        "hidden": said(fit_case, hidden),
+        "rows": said(lambda: make_net({}, True)[0].fit(X[:n_rows], y[:n_rows])),
+        "batch norm": said(fit_case, few),
+        "idle": said(idle.fit, X, y),
+        "loader": said(fit_case, {"is_loaded": True, "batch_size": 7}),
+        "scoring": said(fit_case, {"callbacks": [("score", scoring)]}),
+        # The last one: accelerate keeps such a number for all accelerators of a process.
+        "accelerator": said(accumulate),
+    }
+
+
+def fit_case(case):
+    net, data = make_net(case, is_together=True)
+    return net.fit(*data)
+
+
+def accumulate():
+    fit_case({"accelerator": Accelerator(cpu=True, gradient_accumulation_steps=2)})
+
+
+def keeping(folder):
+    """Train with a check point, go on, and look at what is left of it."""
+    rank = int(os.environ["RANK"])
+    X, y = rows()
+    # Seeds that differ: the main process's draws are those of all.
+    own = folder / f"process{rank}"
+    own.mkdir()
+    net, _ = make_net({}, True, seed=rank, criterion__random_state=None, max_epochs=2)
+    net.set_params(callbacks=[Checkpoint(monitor=None, dirname=str(own))], verbose=1)
+    net.fit(X, y)
+    net.partial_fit(X, y)
+    again = pickle.loads(pickle.dumps(net))
+    return {
+        "weights": weights_of(net),
+        "written": sorted(path.name for path in own.iterdir()),
+        "module": type(net.module_).__name__,
+        "is_same": bool((again.predict_proba(X) == net.predict_proba(X)).all()),
+        "optimizer": type(net.optimizer_).__name__,
+        "history": len(net.history),
+    }
+
+
+def run_all(folder):
+    """Run all cases and write what came out, a file for each process."""
+    torch.set_num_threads(1)
+    gc.freeze()  # accelerate collects garbage after each training
+    found = {name: trained(case, True) for name, case in {**CASES, **OTHER_CASES}.items()}
+    found["pictures"] = {name: with_pictures(case) for name, case in PICTURE_CASES.items()}
+    found["dropout again"] = trained(OTHER_CASES["dropout"], True)
+    found["keeping"] = keeping(folder)
+    found["refusals"] = refusals()
+    (folder / f"found{os.environ['RANK']}.pickle").write_bytes(pickle.dumps(found))
+
+
+def train_for_ever(folder):
+    """Train until something happens; a file says that it has begun."""
+
+    class Begun(Callback):
+        def on_epoch_end(self, net, **kwargs):
+            if len(net.history) == 2:
+                (folder / f"begun{os.environ['RANK']}").touch()
+
+    torch.set_num_threads(1)
+    net, data = make_net({}, True, max_epochs=10**6, callbacks=[Begun()])
+    net.fit(*data)
+
+
+if __name__ == "__main__":
+    assert world_size() > 1, is_main()
+    {"all": run_all, "for ever": train_for_ever}[sys.argv[1]](Path(sys.argv[2]))
