@@ -12,7 +12,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from benchmarks import ablation, deformations, images, speech
-from benchmarks._signals import paper
+from benchmarks._signals import paper, timing
 from benchmarks._signals.data import (
     Signals,
     load_digits_as_pictures,
@@ -29,16 +29,14 @@ from benchmarks._signals.options import make_parser, resolve
 from benchmarks._signals.rows import KEY, SIGNALS
 from benchmarks._signals.sections import sections_of
 from benchmarks._signals.tables import (
-    BOUNDS,
     CELLS,
     ablation_sheet,
     deformations_sheet,
     eta_sheet,
     methods_sheet,
     paper_sheet,
-    ratios_of,
-    ratios_sheet,
 )
+from benchmarks._speed.timing import ratio_of
 from benchmarks._tabular.command import INTERRUPTED, end_in_order
 from benchmarks._tabular.rows import key_of, read_rows
 from benchmarks._tabular.workers import LostWorkersError, Workers, _run
@@ -455,11 +453,6 @@ def test_the_report_says_what_the_rows_say(run, capsys):
     assert shown(erm) in printed
     assert "compare methods within one run" in page
     assert "compare methods within one run" in printed
-    ratios = ratios_of(rows)
-    quarter = ratios.loc[ratios["penalty_fraction"] == 0.25, "ratio"].median()
-    line = next(line for line in lines_with(page, "preact") if line[1] == "0.25")
-    verdict = "held" if quarter <= BOUNDS[0.25] else "missed"
-    assert line[3:] == [f"{quarter:.2f}", line[4], "1.35", verdict]
 
 
 def test_digits_are_run_without_a_word_on_data(tmp_path, capsys):
@@ -591,22 +584,29 @@ def test_mixup_of_the_same_alpha_is_compared_with():
     assert told["Manifold Mixup", "2"] == f"{5 - (1 + 21) / 2:+.2f}"
 
 
-def test_ratios_are_told_with_their_bounds_whether_held_or_missed():
-    rows = hand_made()
-    found = texts(ratios_sheet(section_of(rows)))
-    assert found[0] == ["small", "1", "2", "1.80", "1.80 to 1.80", "2.00", "held"]
-    assert found[1] == ["small", "0.25", "2", "1.20", "1.20 to 1.20", "1.35", "held"]
-    slow = rows["method"].eq("mixupe") & rows["network"].eq("large")
-    rows.loc[slow, "seconds_per_epoch"] *= 1.5
-    found = texts(ratios_sheet(section_of(rows)))
-    assert [line[-1] for line in found] == ["held", "held", "missed", "missed"]
+def test_ratios_of_a_round_are_told_with_their_bounds_whether_held_or_missed():
+    times = {"Mixup": [1.0, 10.0, 2.0], "MixupE": [1.8, 18.0, 3.6]}
+    times["MixupE, 25 % penalised"] = [1.5, 15.0, 2.6]
+    about = {"dataset": "few", "n_rows": 100}
+    found = texts(timing.sheet_of(about | {"seconds": {"small": times}}))
+    same = ["3", "1.80 (no spread)", "2.00", "held"]
+    assert found[0] == ["small", "MixupE", "3.60", "2.00", *same]
+    assert found[1][-3:] == ["1.50 (1.40 to 1.50)", "1.35", "missed"]
 
 
-def test_a_ratio_is_of_the_same_seed():
-    rows = hand_made()
-    rows["seconds_per_epoch"] *= np.where(rows["seed"] == 1, 10, 1)
-    assert ratios_of(rows)["ratio"].round(9).isin([1.8, 1.2]).all()
-    assert ratios_of(rows[(rows["seed"] == 0) | (rows["method"] != "mixup")])["seed"].max() == 0
+def test_epochs_are_timed_in_turns_and_told_by_the_report(run, tmp_path, capsys):
+    given, folder = run
+    shutil.copytree(folder, tmp_path / "copy")
+    given = [*given[:-1], tmp_path / "copy"]
+    assert run_command(images, *given, "--timing", "2") == 0
+    assert len(rows_in(tmp_path / "copy")) == len(rows_in(folder))
+    found = json.loads((tmp_path / "copy" / "timing.json").read_text())["seconds"]
+    (times,) = found.values()
+    assert {name: len(values) for name, values in times.items()} == dict.fromkeys(times, 2)
+    ratio = str(ratio_of(times["MixupE"], times["Mixup"]))
+    assert ratio in capsys.readouterr().out
+    assert run_command(images, *given, "--report-only") == 0
+    assert ratio in (tmp_path / "copy" / "report.md").read_text()
 
 
 def test_the_ablation_has_four_cells_beside_the_papers():

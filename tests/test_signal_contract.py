@@ -9,6 +9,7 @@ from mixupe_sklearn import MixupEImageClassifier, MixupESpeechClassifier, Spectr
 from mixupe_sklearn.adapters._parameters import SignalParameters
 
 CHECKS = [
+    "check_do_not_raise_errors_in_init_or_set_params",
     "check_estimator_cloneable",
     "check_estimator_repr",
     "check_get_params_invariance",

@@ -147,6 +147,12 @@ def _add_running(group: argparse._ArgumentGroup, kind: str) -> None:
         metavar="DIR",
         help=f"folder for rows and report (benchmarks/results/{name}, build/{name} without --data)",
     )
+    group.add_argument(
+        "--timing",
+        type=positive,
+        metavar="ROUNDS",
+        help="fit nothing: measure what an epoch of MixupE takes of one of Mixup, in turns",
+    )
     group.add_argument("--retry-failed", action="store_true", help="run failed fits again")
     group.add_argument("--report-only", action="store_true", help="run nothing, make the report")
     group.add_argument("--quiet", action="store_true", help="no progress bar")

@@ -1,14 +1,16 @@
 """Reports in Markdown and for the terminal: tables, and how their rows were made."""
 
+import json
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import pandas as pd
 
+from benchmarks._signals import timing
 from benchmarks._signals.rows import SIGNALS
 from benchmarks._signals.sections import Section, sections_of
-from benchmarks._signals.tables import methods_sheet, paper_sheet, ratios_sheet
+from benchmarks._signals.tables import methods_sheet, paper_sheet
 from benchmarks._tabular.own import as_json
 from benchmarks._tabular.report.formats import as_markdown, as_terminal
 from benchmarks._tabular.report.sheets import Sheet
@@ -33,7 +35,7 @@ class Report(NamedTuple):
 
 def all_methods(section: Section) -> list[Sheet | None]:
     """The tables of ``benchmarks.images`` and ``benchmarks.speech``."""
-    return [methods_sheet(section), ratios_sheet(section), paper_sheet(section.dataset)]
+    return [methods_sheet(section), paper_sheet(section.dataset)]
 
 
 def settings_lines(section: Section) -> list[str]:
@@ -69,9 +71,21 @@ def as_print(report: Report, sections: Sequence[Section]) -> str:
     parts = [CAUTION]
     for section in sections:
         for sheet in _sheets(report, section):
-            parts.append(f"{sheet.caption}\n\n{as_terminal(sheet, WIDTH)}")
+            parts.append(_printed(sheet))
         parts.append("\n".join(settings_lines(section)))
     return "\n\n".join(parts)
+
+
+def _printed(sheet: Sheet) -> str:
+    return f"{sheet.caption}\n\n{as_terminal(sheet, WIDTH)}"
+
+
+def _ratios(report: Report, folder: pathlib.Path) -> Sheet | None:
+    """What the penalty costs, where it was measured and the report is about all methods."""
+    path = folder / "timing.json"
+    if report.sheets is not all_methods or not path.exists():
+        return None
+    return timing.sheet_of(json.loads(path.read_text()))
 
 
 def _sheets(report: Report, section: Section) -> list[Sheet]:
@@ -87,9 +101,12 @@ def make_report(report: Report, folder: pathlib.Path) -> str:
     if not sections:
         reason = f": all {len(failed)} fits failed, such as: {failed[0]}" if failed else ""
         raise ValueError(f"Got no rows in {path}, but expected some to report on{reason}.")
-    file = folder / report.file
-    file.write_text(as_page(report, sections))
+    file, ratios = folder / report.file, _ratios(report, folder)
+    page = as_page(report, sections)
+    file.write_text(page if ratios is None else f"{page}\n{as_markdown(ratios)}\n")
     told = [as_print(report, sections), f"Rows:   {path}\nReport: {file}"]
+    if ratios is not None:
+        told.insert(1, _printed(ratios))
     if failed:
         told.append(f"{len(failed)} of {len(rows)} fits failed, such as: {failed[0]}")
     return "\n\n".join(told)

@@ -21,8 +21,6 @@ from benchmarks._tabular.report.sheets import (
     span,
 )
 
-# The most that an epoch of MixupE may take of one of Mixup, by the share that is penalised.
-BOUNDS = {1.0: 2.0, 0.25: 1.35}
 CELLS = ("erm", "mixup", "erm+penalty", "mixupe")
 TITLES = {
     "erm": "ERM",
@@ -106,34 +104,6 @@ def _against(part: pd.DataFrame, mixup: pd.DataFrame) -> str:
     same = mixup[mixup["alpha"].isin(part["alpha"])]
     by_seed = (same if len(same) else mixup).groupby("seed")["test_error"].mean()
     return signed((part.set_index("seed")["test_error"] - by_seed).mean())
-
-
-def ratios_of(rows: pd.DataFrame) -> pd.DataFrame:
-    """Seconds an epoch of MixupE over those of Mixup, a line for each network, share and seed."""
-    mixup = rows[rows["method"] == "mixup"]
-    mixupe = rows[rows["method"] == "mixupe"]
-    pairs = mixupe.merge(mixup, on=["network", "alpha", "seed"], suffixes=("", "_mixup"))
-    ratio = pairs["seconds_per_epoch"] / pairs["seconds_per_epoch_mixup"]
-    found = pairs[["network", "seed", "penalty_fraction"]].assign(ratio=ratio)
-    return found[found["penalty_fraction"].isin(list(BOUNDS))]
-
-
-def ratios_sheet(section: Section) -> Sheet:
-    """What the penalty costs: MixupE's seconds an epoch over Mixup's, with the bounds."""
-    body = []
-    ratios = ratios_of(in_order(section.rows))
-    for (network, fraction), part in ratios.groupby(["network", "penalty_fraction"], sort=False):
-        middle, bound = part["ratio"].median(), BOUNDS[fraction]
-        limits = f"{number(part['ratio'].min())} to {number(part['ratio'].max())}"
-        verdict = "held" if middle <= bound else "missed"
-        figures = [short(fraction), str(len(part)), number(middle), limits, number(bound), verdict]
-        body.append([Cell(str(network)), *map(Cell, figures)])
-    heads = ["penalty_fraction", "Pairs", "Ratio", "Lowest to highest", "At most", "Verdict"]
-    caption = (
-        f"{section.dataset}: MixupE's seconds an epoch over Mixup's of the same seed, medians. "
-        f"These are times by the clock: what else ran on the machine counts in."
-    )
-    return Sheet("ratios", caption, [Column("Network", is_number=False), *map(Column, heads)], body)
 
 
 def of_config(rows: pd.DataFrame, config: Config) -> pd.DataFrame:
