@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         mixup = next(config for config in cells if config.method == "mixup")
         return [ablation_sheet(section, cells), eta_sheet(section, mixup, by_eta(options))]
 
-    return run_and_report(options, wanted, Report("Ablation", "ablation.md", sheets))
+    return run_and_report(options, wanted, Report("ablation", "Ablation", sheets))
 
 
 if __name__ == "__main__":

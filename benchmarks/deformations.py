@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         configs = configs_of(options)
         return [deformations_sheet(section, network, configs) for network in section.networks]
 
-    report = Report("Deformed test pictures", "deformations.md", sheets)
+    report = Report("deformations", "Deformed test pictures", sheets)
     return run_and_report(options, configs_of, report)
 
 

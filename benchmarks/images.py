@@ -19,7 +19,7 @@ EXAMPLES = """\
   python -m benchmarks.images --data cifar10_subset.npz --epochs 12
   python -m benchmarks.images --data cifar-10-batches-py --layout cifar10 --networks preactresnet18
   python -m benchmarks.images --data cifar10_subset.npz --report-only"""
-REPORT = Report("Images", "report.md", all_methods)
+REPORT = Report("images", "Images", all_methods)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

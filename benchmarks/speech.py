@@ -16,7 +16,7 @@ EXAMPLES = """\
   python -m benchmarks.speech                                     tones, a few minutes
   python -m benchmarks.speech --data speech_commands --networks lenet 'vgg11(width=8)'
   python -m benchmarks.speech --data speech_commands --report-only"""
-REPORT = Report("Speech", "report.md", all_methods)
+REPORT = Report("speech", "Speech", all_methods)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

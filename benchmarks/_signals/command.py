@@ -7,7 +7,7 @@ from benchmarks._signals import timing
 from benchmarks._signals.data import Signals, load_pictures, load_sounds
 from benchmarks._signals.fits import Config
 from benchmarks._signals.options import check, folder_of, resolve, study_of, training_of
-from benchmarks._signals.report import WIDTH, Report, make_report
+from benchmarks._signals.report import WIDTH, Report, make_report, write_page
 from benchmarks._signals.rows import SIGNALS
 from benchmarks._tabular.command import end_in_order
 from benchmarks._tabular.report.formats import as_terminal
@@ -62,6 +62,8 @@ def run_and_report(
         if not options.report_only:
             run_open(options, configs(options))
         print(make_report(report, folder_of(options)))
+        if options.docs:
+            write_page(report, folder_of(options), options.kind)
         return 0
 
     return end_in_order(work)

@@ -155,6 +155,7 @@ def _add_running(group: argparse._ArgumentGroup, kind: str) -> None:
     )
     group.add_argument("--retry-failed", action="store_true", help="run failed fits again")
     group.add_argument("--report-only", action="store_true", help="run nothing, make the report")
+    group.add_argument("--docs", action="store_true", help=f"write the tables into docs/{name}.md")
     group.add_argument("--quiet", action="store_true", help="no progress bar")
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from benchmarks._candidates import page
 from benchmarks._signals import timing
 from benchmarks._signals.rows import SIGNALS
 from benchmarks._signals.sections import Section, sections_of
@@ -20,17 +21,23 @@ CAUTION = (
     "Subsets, small networks and short trainings: these figures compare methods within one run. "
     "They do not compare with figures of other runs, nor with the paper's."
 )
+PAGES = pathlib.Path(__file__).parents[2] / "docs"
 # Wide enough for a table in one piece.
 WIDTH = 140
 MakeSheets = Callable[[Section], Sequence[Sheet | None]]
 
 
 class Report(NamedTuple):
-    """What a command reports: a title, the file it is written to, and the tables of a section."""
+    """What a command reports: its name, a title, and the tables of a section."""
 
+    name: str
     title: str
-    file: str
     sheets: MakeSheets
+
+    @property
+    def file(self) -> str:
+        """The file that it is written to."""
+        return "report.md" if self.sheets is all_methods else f"{self.name}.md"
 
 
 def all_methods(section: Section) -> list[Sheet | None]:
@@ -76,6 +83,20 @@ def as_print(report: Report, sections: Sequence[Section]) -> str:
     return "\n\n".join(parts)
 
 
+def tables_of(report: Report, folder: pathlib.Path) -> str:
+    """All tables of a report in Markdown, for a page of the documentation."""
+    sections = sections_of(read_rows(folder / "rows.csv", SIGNALS))
+    sheets = [sheet for section in sections for sheet in _sheets(report, section)]
+    ratios = _ratios(report, folder)
+    return "\n\n".join(map(as_markdown, sheets if ratios is None else [*sheets, ratios]))
+
+
+def write_page(report: Report, folder: pathlib.Path, kind: str) -> None:
+    """Write the tables into the page about this kind of data."""
+    path = PAGES / ("speech.md" if kind == "speech" else "images.md")
+    page.write(report.name, tables_of(report, folder), path)
+
+
 def _printed(sheet: Sheet) -> str:
     return f"{sheet.caption}\n\n{as_terminal(sheet, WIDTH)}"
 
@@ -102,8 +123,8 @@ def make_report(report: Report, folder: pathlib.Path) -> str:
         reason = f": all {len(failed)} fits failed, such as: {failed[0]}" if failed else ""
         raise ValueError(f"Got no rows in {path}, but expected some to report on{reason}.")
     file, ratios = folder / report.file, _ratios(report, folder)
-    page = as_page(report, sections)
-    file.write_text(page if ratios is None else f"{page}\n{as_markdown(ratios)}\n")
+    whole = as_page(report, sections)
+    file.write_text(whole if ratios is None else f"{whole}\n{as_markdown(ratios)}\n")
     told = [as_print(report, sections), f"Rows:   {path}\nReport: {file}"]
     if ratios is not None:
         told.insert(1, _printed(ratios))
