@@ -1,4 +1,9 @@
-"""Real data, and a seed for torch's global generator before every test."""
+"""Real data, a seed for torch's global generator before every test, and processes and servers."""
+
+import multiprocessing
+import os
+import sys
+from multiprocessing import forkserver
 
 import numpy as np
 import pytest
@@ -63,6 +68,25 @@ def several_labels(digits):
     """Three yes/no questions about a digit: even, above four, prime."""
     X, y = digits
     return X[:600], np.column_stack([y % 2 == 0, y > 4, np.isin(y, [2, 3, 5, 7])])[:600].astype(int)
+
+
+@pytest.fixture(scope="session")
+def processes():
+    """Processes that start at once: a server has imported all, and has run no torch itself.
+
+    Python has one such server, and it imports what its first user asks for: all of it here.
+    """
+    context = multiprocessing.get_context("forkserver")
+    # What a first fit imports (torch) and a first study (alembic), and what the programs do.
+    late = ["torch._dynamo", "alembic.command", "pyarrow.parquet", "psycopg"]
+    context.set_forkserver_preload(
+        [*late, "search_programs", "tabular_programs", "openml_programs"]
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        # Before Python 3.14 the server does not know where this process finds its modules.
+        patch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
+        forkserver.ensure_running()
+    return context
 
 
 @pytest.fixture(scope="module")

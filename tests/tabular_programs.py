@@ -1,8 +1,5 @@
 """Programs that tests of the tabular benchmark start in processes of their own, to be killed."""
 
-import pathlib
-import sys
-
 import numpy as np
 import pandas as pd
 
@@ -38,7 +35,3 @@ def main(path, n_jobs):
     items = [Item(table.name, lambda table=table: table) for table in two_tables()]
     with RowsFile(path) as file:
         run(items, PLAN, file, n_jobs=n_jobs, is_shown=False)
-
-
-if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]), int(sys.argv[2]))

@@ -30,21 +30,24 @@ class DoubleMLP(MLP):
         self.to(torch.float64)
 
 
+# Enough steps to learn what the checks ask for. The classifier and the regressor as they come run
+# with their own numbers of epochs.
+QUICK = {"max_epochs": 5, "lr": 0.01}
 ESTIMATORS = [
     MixupEClassifier(min_steps=0),  # as it comes, but quicker: members, folds, a schedule
-    paper_classifier(),
-    paper_classifier(method="mixup"),
-    paper_classifier(method="erm"),
-    paper_classifier(method="erm+penalty"),
-    paper_classifier(penalty="directional"),
-    paper_classifier(mix_at="hidden"),
-    paper_classifier(early_stopping=True),
+    paper_classifier(**QUICK),
+    paper_classifier(method="mixup", **QUICK),
+    paper_classifier(method="erm", **QUICK),
+    paper_classifier(method="erm+penalty", **QUICK),
+    paper_classifier(penalty="directional", **QUICK),
+    paper_classifier(mix_at="hidden", **QUICK),
+    paper_classifier(early_stopping=True, **QUICK),
     MixupERegressor(),
-    MixupERegressor(method="erm"),
-    MixupERegressor(penalty="directional"),
-    MixupERegressor(mix_at="hidden"),
-    MixupERegressor(early_stopping=True),
-    MixupERegressor(n_members=2, early_stopping=True, lr_schedule="onecycle"),
+    MixupERegressor(method="erm", **QUICK),
+    MixupERegressor(penalty="directional", **QUICK),
+    MixupERegressor(mix_at="hidden", **QUICK),
+    MixupERegressor(early_stopping=True, **QUICK),
+    MixupERegressor(n_members=2, early_stopping=True, lr_schedule="onecycle", **QUICK),
 ]
 
 

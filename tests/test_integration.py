@@ -272,9 +272,8 @@ def make_tiny(n_features, n_outputs, width=16):
 @pytest.mark.parametrize("penalty", ["logit", "directional"])
 def test_modules_by_class_function_and_name(digits, module, module_params, penalty):
     X, y = digits
-    classifier = paper_classifier(
-        module=module, module_params=module_params, penalty=penalty, lr=0.01, random_state=0
-    )
+    params = {"module": module, "module_params": module_params, "penalty": penalty}
+    classifier = paper_classifier(lr=0.01, max_epochs=8, random_state=0, **params)
     assert classifier.fit(X, y).score(X, y) > 0.9
 
 
@@ -285,9 +284,9 @@ def test_modules_by_class_function_and_name(digits, module, module_params, penal
 def test_optimizers(digits, optimizer):
     X, y = digits
     params = {"momentum": 0.9} if optimizer == "sgd" else None
-    lr = 0.1 if optimizer == "sgd" else 0.005
+    lr = 0.1 if optimizer == "sgd" else 0.01
     classifier = paper_classifier(
-        optimizer=optimizer, optimizer_params=params, lr=lr, random_state=0
+        optimizer=optimizer, optimizer_params=params, lr=lr, max_epochs=8, random_state=0
     )
     assert classifier.fit(X, y).score(X, y) > 0.9
 

@@ -27,6 +27,20 @@ NUMBERS = [
     {"alpha": 1.0, "eta": 1.0, "lr": 0.01},
 ]
 
+HEADS = ["softmax", "labels", "single logit", "squared"]
+# Method, penalty, lam_per.
+WAYS = [
+    ("mixupe", "logit", "batch"),
+    ("mixupe", "logit", "sample"),
+    ("mixupe", "directional", "batch"),
+    ("mixupe", "directional", "sample"),
+    ("mixup", "logit", "batch"),
+    ("mixup", "directional", "sample"),
+    ("erm", "logit", "batch"),
+    ("erm+penalty", "logit", "batch"),
+    ("erm+penalty", "directional", "sample"),
+]
+
 
 @pytest.fixture(autouse=True)
 def _autograd(monkeypatch):
@@ -116,22 +130,11 @@ def assert_optimizers_agree(mine, expected, tolerance):
 
 
 @pytest.mark.usefixtures("double")
-@pytest.mark.parametrize("is_weighted", [False, True], ids=["plain", "weighted"])
 @pytest.mark.parametrize(
-    ("method", "penalty", "lam_per"),
-    [
-        ("mixupe", "logit", "batch"),
-        ("mixupe", "logit", "sample"),
-        ("mixupe", "directional", "batch"),
-        ("mixupe", "directional", "sample"),
-        ("mixup", "logit", "batch"),
-        ("mixup", "directional", "sample"),
-        ("erm", "logit", "batch"),
-        ("erm+penalty", "logit", "batch"),
-        ("erm+penalty", "directional", "sample"),
-    ],
+    ("head", "method", "penalty", "lam_per", "is_weighted"),
+    # With and without weights in turn: each head and each way to train has both.
+    [(head, *way, (i + j) % 2 == 1) for i, head in enumerate(HEADS) for j, way in enumerate(WAYS)],
 )
-@pytest.mark.parametrize("head", ["softmax", "labels", "single logit", "squared"])
 def test_each_member_equals_its_own_fit(targets_of, head, method, penalty, lam_per, is_weighted):
     estimator_class, X, y, module_params = targets_of(head)
     params = {"method": method, "penalty": penalty, "lam_per": lam_per}
@@ -178,9 +181,15 @@ def test_every_optimizer_goes_on_as_after_a_single_fit(iris, optimizer, optimize
 
 
 @pytest.mark.usefixtures("double")
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("activation", ["relu", "gelu", "silu", "tanh", "identity"])
-@pytest.mark.parametrize("d_hidden", [(), (6,), (7, 5, 6)])
+@pytest.mark.parametrize(
+    ("d_hidden", "activation", "bias"),
+    # With and without a bias in turn: each depth and each activation has both.
+    [
+        (d_hidden, activation, (i + j) % 2 == 0)
+        for i, d_hidden in enumerate([(), (6,), (7, 5, 6)])
+        for j, activation in enumerate(["relu", "gelu", "silu", "tanh", "identity"])
+    ],
+)
 def test_every_shape_of_network(iris, d_hidden, activation, bias):
     X, y = iris
     module_params = {"d_hidden": d_hidden, "activation": activation, "bias": bias}

@@ -1,6 +1,5 @@
 """The user's cache of OpenML's files is read, added to, and never harmed, whatever happens."""
 
-import multiprocessing
 import os
 import re
 import shutil
@@ -55,14 +54,6 @@ def test_a_corrupt_file_in_the_cache_is_named_and_left_alone(server, full, cache
     assert not server.counts
     path.unlink()
     assert load_task(59, cache_dir=cache).n_rows == 60
-
-
-@pytest.fixture(scope="module")
-def processes():
-    context = multiprocessing.get_context("forkserver")
-    # What takes long to import; the folder of these tests is not on the path of that server.
-    context.set_forkserver_preload(["mixupe_sklearn.datasets.openml", "openml", "pyarrow.parquet"])
-    return context
 
 
 def in_processes(processes, n, program, server, cache, *args):

@@ -159,9 +159,15 @@ def test_the_validation_score_of_each_epoch_is_reported(rows, vectorize, is_pipe
         assert trial.intermediate_values[4 + n_epochs] == pytest.approx(mean)
 
 
-@pytest.mark.parametrize("pruner", ["auto", "hyperband"])
-@pytest.mark.parametrize("vectorize", [True, False])
-@pytest.mark.parametrize("is_pipeline", [True, False])
+@pytest.mark.parametrize(  # each value with each of the others
+    ("pruner", "vectorize", "is_pipeline"),
+    [
+        ("auto", True, False),
+        ("auto", False, True),
+        ("hyperband", True, True),
+        ("hyperband", False, False),
+    ],
+)
 def test_bad_trials_are_given_up_early(rows, pruner, vectorize, is_pipeline):
     params = {"max_epochs": 9, "batch_size": 20}
     estimator = paper_pipeline(**params) if is_pipeline else paper_classifier(**params)
@@ -194,9 +200,9 @@ def test_the_median_pruner_and_a_pruner_of_optunas(rows):
 
 @pytest.mark.filterwarnings("ignore:Exact p-value", "ignore:Sample size too small")  # older scipy
 def test_the_wilcoxon_pruner_compares_folds_and_seeds(rows):
-    space = {"lr": [1e-2, 1e-5, 2e-5, 3e-5, 4e-5, 5e-5]}
+    space = {"lr": [1e-2, 1e-5, 2e-5, 3e-5]}
     search = MixupESearchCV(
-        paper_classifier(max_epochs=8, batch_size=20),
+        paper_classifier(max_epochs=5, batch_size=20),
         space,
         cv=5,
         n_repeats=2,
@@ -209,7 +215,7 @@ def test_the_wilcoxon_pruner_compares_folds_and_seeds(rows):
     complete = [t for t in search.study_.trials if t.state == optuna.trial.TrialState.COMPLETE]
     assert sorted(complete[0].intermediate_values) == list(range(10))
     number = states(search).index("pruned")
-    assert search.cv_results_["n_epochs"][number] < 80
+    assert search.cv_results_["n_epochs"][number] < 50
 
 
 class RowCounter(TransformerMixin, BaseEstimator):

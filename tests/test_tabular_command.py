@@ -91,7 +91,7 @@ def test_our_defaults_and_peers_run_without_the_papers_methods(tmp_path, capsys,
     assert r'"max\_epochs": 3,' in (tmp_path / "report.md").read_text()
 
 
-def test_the_report_can_be_made_again_from_the_rows(tmp_path, capsys):
+def test_the_report_can_be_made_again_and_names_the_command_that_made_the_rows(tmp_path, capsys):
     out = tmp_path / "out"
     run_command("--names", "iris", "--output", out, *QUICK)
     first = capsys.readouterr().out
@@ -99,6 +99,9 @@ def test_the_report_can_be_made_again_from_the_rows(tmp_path, capsys):
     assert run_command("--output", out, "--report-only", "--epochs", "2") == 0
     assert capsys.readouterr().out == first
     assert (out / "report.html").exists()
+    page = (out / "report.md").read_text()
+    assert "--names iris" in page
+    assert "--report-only" not in page
 
 
 @pytest.mark.parametrize(
@@ -160,18 +163,10 @@ def test_figures_of_other_protocols_are_not_mixed(tmp_path, capsys):
 
 def test_kinds_of_data_have_folders_of_their_own(tmp_path, csv_file, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    run_command("--names", "iris", *QUICK)
-    run_command("--csv", csv_file, "--target", "label", *QUICK)
+    run_command("--names", "iris", *QUICK, "--methods", "erm")
+    run_command("--csv", csv_file, "--target", "label", *QUICK, "--methods", "erm")
     folders = {path.parent.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("rows.csv")}
     assert folders == {"build/tabular/embedded", "build/tabular/csv-my table"}
-
-
-def test_a_report_made_again_names_the_command_that_made_the_rows(tmp_path, capsys):
-    run_command("--names", "iris", "--output", tmp_path, *QUICK)
-    run_command("--output", tmp_path, "--report-only", "--epochs", "2")
-    page = (tmp_path / "report.md").read_text()
-    assert "--names iris" in page
-    assert "--report-only" not in page
 
 
 def test_fits_that_all_fail_are_told_with_a_reason(tmp_path, capsys, monkeypatch):
@@ -197,30 +192,29 @@ def test_ctrl_c_outside_of_a_run_is_told_in_one_sentence(tmp_path, capsys, monke
 def test_ctrl_c_ends_with_a_summary_and_the_run_goes_on_later(tmp_path, n_jobs):
     """As in a terminal: the signal reaches all processes of the group."""
     out = tmp_path / "out"
-    arguments = ["--names", "iris", "wine", "--epochs", "5", "--seeds", "2"]
+    arguments = ["--names", "iris", "wine", "--grid", "reduced", "--epochs", "8", "--seeds", "2"]
     arguments += ["--output", str(out)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.tabular", *arguments, "--jobs", n_jobs],
-        cwd=ROOT,
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    rows, end = out / "rows.csv", time.monotonic() + 90
-    while not rows.exists():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGINT)
-    printed, told = process.communicate(timeout=60)
+    command = [sys.executable, "-m", "benchmarks.tabular", *arguments, "--jobs", n_jobs]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    rows, end = out / "rows.csv", time.monotonic() + 300  # much, where the machine is busy
+    with subprocess.Popen(command, cwd=ROOT, start_new_session=True, **pipes) as process:
+        try:
+            while not rows.exists():
+                assert process.poll() is None, process.communicate()
+                assert time.monotonic() < end
+                time.sleep(0.02)
+            os.killpg(process.pid, signal.SIGINT)
+            printed, told = process.communicate(timeout=300)
+        except BaseException:
+            process.kill()
+            raise
     assert process.returncode == 130
     assert "iris" in printed
     assert tabular.INTERRUPTED in told
     assert "Traceback" not in told + printed
-    assert 0 < len(read_rows(rows)) < 220
+    assert 0 < len(read_rows(rows)) < 68
     assert run_command(*arguments, "--jobs", "1", "--quiet") == 0
-    assert rows.read_bytes().count(b"\n") == 221
+    assert rows.read_bytes().count(b"\n") == 69
 
 
 def test_tasks_and_suites_of_a_server_are_run(server, cache, tmp_path, capsys):

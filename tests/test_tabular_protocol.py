@@ -3,9 +3,8 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 import warnings
@@ -34,10 +33,12 @@ from benchmarks._tabular.workers import LostWorkersError
 from mixupe_sklearn import MixupEClassifier, make_mixupe_pipeline, preset
 from mixupe_sklearn.datasets import Table, load_embedded
 
-ROOT = pathlib.Path(__file__).parents[1]
 TIMES = ["fit_seconds", "predict_seconds", "run"]
 PARTS = ("train", "valid", "test")
 QUICK = TRAINING | {"max_epochs": 3}
+ON_LINUX = pytest.mark.skipif(
+    not pathlib.Path("/proc/self/task").exists(), reason="reads Linux's /proc"
+)
 
 
 def table_with(y, **columns):
@@ -257,24 +258,37 @@ def undisturbed(tmp_path_factory):
     return sorted_rows(path)
 
 
-def start_program(path, n_jobs):
-    program = [sys.executable, programs.__file__, str(path), str(n_jobs)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(program, env=environment, start_new_session=True)
+@pytest.fixture(scope="module")
+def orphaned(processes, tmp_path_factory):
+    """A run of two workers whose own process was killed: the file, and the workers."""
+    path = tmp_path_factory.mktemp("orphaned") / "rows.csv"
+    process = start_program(processes, path, n_jobs=2)
+    wait_until(lambda: n_lines(path) > 5)
+    started = children_of(process.pid)
+    process.kill()  # SIGKILL
+    process.join()
+    return path, started
 
 
-def test_five_kills_lose_and_repeat_nothing(tmp_path, undisturbed):
+def start_program(processes, path, n_jobs):
+    process = processes.Process(target=programs.main, args=(path, n_jobs))
+    process.start()
+    return process
+
+
+def test_five_kills_lose_and_repeat_nothing(tmp_path, processes, orphaned, undisturbed):
     path = tmp_path / "rows.csv"
+    shutil.copyfile(orphaned[0], path)  # the first one
     rng = np.random.default_rng(0)
-    for n_jobs in (2, 1, 2, 1, 1):
+    for _ in range(4):
         n_before = n_lines(path)
-        process = start_program(path, n_jobs)
+        process = start_program(processes, path, n_jobs=1)
         # Let some more rows come, then a random moment.
         wait_until(lambda n=n_before + 5: n_lines(path) >= n)
         time.sleep(rng.uniform(0, 0.15))
-        assert process.poll() is None, "the run was over before it was killed five times"
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        assert process.is_alive(), "the run was over before it was killed five times"
+        process.kill()
+        process.join()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*ended in the middle of a row")
         run_all(path, n_jobs=1)
@@ -361,7 +375,9 @@ def test_a_data_set_that_is_asked_for_twice_is_run_once(tmp_path):
 
 
 def children_of(pid):
-    return set(map(int, pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+    """The processes that a process has started; none where there is no /proc to tell."""
+    path = pathlib.Path(f"/proc/{pid}/task/{pid}/children")
+    return set(map(int, path.read_text().split())) if path.exists() else set()
 
 
 def is_alive(pid):
@@ -369,19 +385,14 @@ def is_alive(pid):
     return path.exists() and path.read_text().split()[2] != "Z"
 
 
-@pytest.mark.skipif(not pathlib.Path("/proc/self/task").exists(), reason="reads Linux's /proc")
-def test_workers_end_with_the_process_that_started_them(tmp_path):
-    path = tmp_path / "rows.csv"
-    process = start_program(path, n_jobs=2)
-    wait_until(lambda: n_lines(path) > 5)
-    started = children_of(process.pid)
-    process.kill()
-    process.wait()
+@ON_LINUX
+def test_workers_end_with_the_process_that_started_them(orphaned):
+    started = orphaned[1]
     assert started
     wait_until(lambda: not any(map(is_alive, started)))
 
 
-@pytest.mark.skipif(not pathlib.Path("/proc/self/task").exists(), reason="reads Linux's /proc")
+@ON_LINUX
 def test_a_worker_that_is_killed_is_told_in_one_sentence(tmp_path):
     path = tmp_path / "rows.csv"
     items = [Item(table.name, lambda table=table: table) for table in programs.two_tables()]
@@ -404,33 +415,35 @@ def test_a_worker_that_is_killed_is_told_in_one_sentence(tmp_path):
     assert n_lines(path) > 5
 
 
-def wait_until(is_so, seconds=90):
+def wait_until(is_so, seconds=300):
     end = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.05)
 
 
-def test_a_dask_cluster_gives_the_same_rows(tmp_path, undisturbed):
+@pytest.fixture(scope="module")
+def cluster():
     from distributed import LocalCluster
 
-    tables = [next(iter(programs.two_tables()))]
     with LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
     ) as cluster:
-        run_all(tmp_path / "rows.csv", 1, tables, scheduler=cluster.scheduler_address)
+        yield cluster
+
+
+def test_a_dask_cluster_gives_the_same_rows(tmp_path, cluster, undisturbed):
+    tables = [next(iter(programs.two_tables()))]
+    run_all(tmp_path / "rows.csv", 1, tables, scheduler=cluster.scheduler_address)
     alone = undisturbed[undisturbed["dataset"] == "numbers"].reset_index(drop=True)
     pd.testing.assert_frame_equal(sorted_rows(tmp_path / "rows.csv"), alone)
 
 
-def test_a_cluster_that_is_lost_writes_no_false_rows(tmp_path):
+def test_a_cluster_that_is_lost_writes_no_false_rows(tmp_path, cluster):
     """With one core joblib would have run the jobs here, and noted its own errors as fits."""
-    from distributed import LocalCluster
-
     path = tmp_path / "rows.csv"
-    cluster = LocalCluster(
-        n_workers=1, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
-    )
+    cluster.scale(1)
+    wait_until(lambda: len(cluster.scheduler.workers) == 1)
 
     def close():
         wait_until(lambda: n_lines(path) > 1)
