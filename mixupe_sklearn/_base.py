@@ -74,6 +74,8 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
     # The modules that go by a name, and the parameters that a net cannot change while it goes on.
     _modules: Mapping[str, Any] = MODULES
     _fixed_names: Sequence[str] = FIXED
+    # The parameters that make for more steps.
+    _more_steps = "max_epochs or min_steps"
 
     def __init__(
         self,
@@ -199,7 +201,7 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
             warn_user(
                 f"Got {n_rows} training rows, fewer than batch_size={self.batch_size}: an epoch is "
                 f"a single step, so {epochs} epochs are {epochs} steps; lower batch_size, or raise "
-                f"max_epochs or min_steps."
+                f"{self._more_steps}."
             )
 
     def _spawn_generators(self) -> None:
@@ -318,7 +320,7 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
         if head is None:
             raise ValueError(
                 f"Got a module with {n_outputs} outputs, but expected {self._n_outputs()} for "
-                f"these targets."
+                f"these targets: module_params may tell it."
             )
         set_head(net, head)
         return net

@@ -205,6 +205,32 @@ def _take(data: Any, order: _Order | None, rows: slice) -> Any:
     return taken
 
 
+class BatchNumbers:
+    """The batches of a DataLoader as those of ``Batches`` are: the same rows in the same order.
+
+    Parameters
+    ----------
+    n_rows : int
+        How many rows there are.
+    **params
+        As for ``Batches``.
+
+    Examples
+    --------
+    >>> list(BatchNumbers(5, batch_size=2, min_rows=2))
+    [[0, 1], [2, 3, 4]]
+    """
+
+    def __init__(self, n_rows: int, **params: Any):
+        self.batches = Batches(np.empty((n_rows, 0)), **params)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return self.batches.numbers()
+
+
 class Batches:
     """Loop over mini-batches of data that lies in memory; takes the place of a DataLoader.
 
@@ -283,6 +309,13 @@ class Batches:
             return self.indices
         permutation = generator_like_torch(self.rng).permutation(self.n_samples)
         return permutation if self.indices is None else self.indices[permutation]
+
+    def numbers(self) -> Iterator[list[int]]:
+        """The row numbers of each batch of the next loop, for rows that are read elsewhere."""
+        numbers = self.order()
+        for start, stop in self._bounds():
+            rows = range(start, stop) if numbers is None else numbers[start:stop].tolist()
+            yield list(rows)
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         numbers = self.order()

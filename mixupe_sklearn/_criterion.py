@@ -388,7 +388,7 @@ class MixupELoss(nn.Module):
         X_mean = self.X_mean
         if self.penalty == "directional" and own.draw.stage:
             # What a hidden state's mean is, only this batch can tell.
-            X_mean = torch.tensordot(weight, whole, dims=1) / weight.sum()
+            X_mean = torch.tensordot(weight, whole.to(weight.dtype), dims=1) / weight.sum()
         share = row_shares(one_minus_lam_mean(self.alpha, self.beta), weight, own.draw.clean)
         targets, share = take(targets, own.clean), take(share, own.clean)  # those that have run
         if self.penalty == "directional":

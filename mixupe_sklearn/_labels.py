@@ -22,6 +22,26 @@ def unique_labels(y: Any) -> np.ndarray:
         ) from None
 
 
+def check_holes(y: Any, name: str) -> None:
+    """Raise one sentence where a label is missing.
+
+    Examples
+    --------
+    >>> check_holes(["a", None], "y")
+    Traceback (most recent call last):
+        ...
+    ValueError: Got y=None at row 1, but expected a label for every sample.
+    """
+    labels = np.asarray(y) if hasattr(y, "__array__") else np.array(y, dtype=object)
+    if labels.ndim != 1 or labels.dtype.kind not in "fO":
+        return
+    for row, label in enumerate(labels.tolist()):
+        if label is None or label != label:  # only NaN is unlike itself
+            raise ValueError(
+                f"Got {name}={label} at row {row}, but expected a label for every sample."
+            )
+
+
 def has_several_labels(y: Any) -> bool:
     """Whether rows have several labels each, as a matrix of two values."""
     return type_of_target(y).startswith("multilabel")

@@ -23,6 +23,7 @@ from mixupe_sklearn._inputs import Rows
 from mixupe_sklearn._lockstep import Batch, n_together, rates_of, sizes_of
 from mixupe_sklearn._random import new_seed, seeded
 from mixupe_sklearn._schedule import rate_factors
+from mixupe_sklearn._settings import MODULES
 from mixupe_sklearn._skorch_data import make_dataset
 from mixupe_sklearn._training import as_tensors, check_weights, rows_a_pass
 
@@ -89,6 +90,7 @@ def why_not_many(
 def _obstacles(estimator: Any) -> Iterable[str]:
     params = estimator.module_params if isinstance(estimator.module_params, Mapping) else {}
     found = {
+        "they are not for tables": estimator._modules is not MODULES,
         "module is not given by name": not isinstance(estimator.module, str),
         "dropout is on": params.get("dropout"),
         "batch_norm is on": params.get("batch_norm"),

@@ -15,7 +15,7 @@ from skorch.utils import to_tensor
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from mixupe_sklearn._batches import Batches
+from mixupe_sklearn._batches import Batches, BatchNumbers
 from mixupe_sklearn._by_hand import pay_back, run_by_hand, why_not_by_hand
 from mixupe_sklearn._callbacks import BATCH_EVENTS, QuietLog, hears_batches
 from mixupe_sklearn._criterion import LossParts, MixupELoss
@@ -119,24 +119,25 @@ class _MixupEStep(_Net):
         if params["batch_size"] == -1:
             params["batch_size"] = len(dataset)
         rows = rows_in_memory(dataset)
-        if rows is None or not set(params) <= _BATCHES:
-            params = {key: params[key] for key in params if key not in _BATCHES_ONLY}
-            return DataLoader(dataset, **self._loading(len(dataset), training), **params)
         if training and has_batch_norm(self.module_):
             params.setdefault("min_rows", 2 * self._n_processes)
+        if rows is None or not set(params) <= _BATCHES:
+            return self._loader(dataset, params)
         X, y, indices = rows
         return Batches(X, y, indices=indices, **params)
 
-    def _loading(self, n_rows: int, training: bool) -> dict[str, Any]:
-        """What an estimator asks of a DataLoader, which a user of the net sets by himself."""
+    def _loader(self, dataset: Any, params: dict[str, Any]) -> DataLoader:
+        """A DataLoader; that of an estimator has the batches that rows in memory would have."""
+        plain = {key: params[key] for key in params if key not in _BATCHES_ONLY}
         if self._n_workers is None:
-            return {}
+            return DataLoader(dataset, **plain)
+        # Workers stay from epoch to epoch, and read ahead.
         how: dict[str, Any] = {"num_workers": self._n_workers}
-        if self._n_workers:  # they stay from epoch to epoch, and read ahead
-            how["persistent_workers"] = True
-        if training and has_batch_norm(self.module_) and n_rows % self.batch_size == 1:
-            how["drop_last"] = n_rows > 1  # a row alone has no variance
-        return how
+        how["persistent_workers"] = self._n_workers > 0
+        how["pin_memory"] = torch.device(self.device).type == "cuda"
+        if self._n_processes > 1:  # each reads its own portion of a batch
+            return DataLoader(dataset, **how, **plain)
+        return DataLoader(dataset, batch_sampler=BatchNumbers(len(dataset), **params), **how)
 
     def infer(self, x: Any, **fit_params: Any) -> Any:
         """Run the module on a batch, without its weights."""

@@ -2,7 +2,6 @@
 
 import copy
 import inspect
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -204,7 +203,7 @@ def train_net(
             if settings["compile"]:
                 compile_net(net, train, tensors)
             dataset, net.train_split = _datasets(train, valid, tensors)
-            n_steps = epochs * math.ceil(train.n_rows / net.batch_size)
+            n_steps = epochs * len(net.get_iterator(dataset, training=True))
             net.set_schedule(rate_factors(schedule, n_steps))
             net.max_epochs = max(settings["max_epochs"], epochs)  # a callback may plan by it
             net.partial_fit(dataset, None, epochs=epochs)

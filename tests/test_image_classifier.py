@@ -9,9 +9,11 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from skorch.callbacks import Callback
 from torch import nn
 
-from mixupe_sklearn import MixupEImageClassifier, MixupELoss
+from mixupe_sklearn import MixupEImageClassifier, MixupELoss, MixupESearchCV
+from mixupe_sklearn._schedule import rate_factors
 from mixupe_sklearn.adapters._prepare import Prepare
 from mixupe_sklearn.modules import PreActResNet
 
@@ -40,6 +42,14 @@ class Plain(nn.Module):
     def forward(self, X):
         hidden = self.norm(self.conv(X)).relu()
         return self.out(self.drop(hidden.view(len(X), -1)))
+
+
+class Misleading(Plain):
+    """Its stages end before its forward does, as in some networks of others."""
+
+    def __init__(self, num_classes, in_chans, img_size):
+        super().__init__(num_classes, in_chans, img_size)
+        self.stages = [nn.Flatten(), nn.Linear(64, num_classes)]
 
 
 class Pairs(torch.utils.data.Dataset):
@@ -160,8 +170,7 @@ def test_a_users_module_fits_in_as_it_is(pictures):
     assert not model.net_._prepare.channels_last  # its view would fail
 
 
-@pytest.mark.parametrize("channels_last", [False, True])
-def test_the_order_in_memory_changes_nothing_but_rounding(pictures, channels_last):
+def test_the_order_in_memory_changes_nothing_but_rounding(pictures):
     models = [make(channels_last=last, max_epochs=1).fit(*pictures) for last in (False, True)]
     proba = [model.predict_proba(pictures[0]) for model in models]
     np.testing.assert_allclose(*proba, atol=1e-4)
@@ -172,6 +181,25 @@ def test_low_precision_learns_too(pictures):
     assert model.net_._precision is torch.bfloat16
     assert weights_of(model)[0].dtype is torch.float32
     assert model.score(*pictures) > 0.5
+
+
+def test_low_precision_has_the_exact_penalty_of_hidden_states_too(pictures):
+    model = make(amp=True, mix_at="hidden", penalty="directional", max_epochs=1).fit(*pictures)
+    assert np.isfinite(model.loss_curve_).all()
+
+
+def test_a_schedule_ends_where_training_does(pictures):
+    """Of 101 pictures in batches of 50 the last joins the second batch: two steps, not three."""
+    rates = []
+
+    class Watch(Callback):
+        def on_batch_end(self, net, training=False, **kwargs):
+            if training:
+                rates.append(net.optimizer_.param_groups[0]["lr"])
+
+    X, y = pictures
+    make(callbacks=[Watch()], lr_schedule="cosine", lr=1.0, max_epochs=2).fit(X[:101], y[:101])
+    np.testing.assert_allclose(rates, rate_factors("cosine", 4))
 
 
 def test_weights_of_zero_are_removal_and_equal_ones_nothing(pictures):
@@ -200,13 +228,14 @@ def test_early_stopping_keeps_the_best_epoch(pictures):
     np.testing.assert_allclose(-np.log(own).mean(), min(losses), rtol=1e-4)
 
 
-def test_a_dataset_is_read_by_workers_and_learned_as_its_arrays_are(pictures):
-    X, y = pictures
+@pytest.mark.parametrize("n_workers", [0, 1])
+def test_a_dataset_is_learned_to_the_bit_as_its_arrays_are(pictures, n_workers):
+    X, y = pictures[0][:151], pictures[1][:151]  # a last row that joins the batch before it
     data = Pairs(X, y.tolist())
-    model = make(n_workers=1, max_epochs=3, batch_size=20).fit(data)
-    np.testing.assert_array_equal(model.X_mean_, make(max_epochs=1).fit(X, y).X_mean_)
-    assert model.score(data) > 0.5
-    np.testing.assert_allclose(model.predict_proba(data), model.predict_proba(X), atol=1e-6)
+    model = make(n_workers=n_workers, max_epochs=1).fit(data)
+    assert are_equal(model, make(max_epochs=1).fit(X, y))
+    np.testing.assert_array_equal(model.predict_proba(data), model.predict_proba(X))
+    assert model.score(data) == model.score(X, y)
 
 
 def test_weights_travel_with_a_dataset(pictures):
@@ -267,6 +296,13 @@ def test_grid_search_and_cross_validation_take_it(pictures):
     search = GridSearchCV(make(), {"lr": [1e-6, 0.01]}, cv=2).fit(X, y)
     assert search.best_params_ == {"lr": 0.01}
     assert len(cross_val_score(make(max_epochs=1), list(X), y, cv=2)) == 2
+
+
+def test_the_search_of_this_package_takes_it(pictures):
+    X, y = pictures
+    search = MixupESearchCV(make(max_epochs=1), n_trials=2, cv=2, random_state=0)
+    assert search.fit(X, y).best_estimator_.shape_in_ == (1, 8, 8)
+    assert {"alpha", "eta"} <= set(search.best_params_)
 
 
 def test_manifold_mixup_mixes_at_the_stages_of_the_module(pictures):
@@ -343,8 +379,30 @@ WRONG = {
         "Got y=None and an X without labels, but expected labels in y, a folder of class folders, or a Dataset of pairs",
     ),
     "a dataset without labels": (
-        lambda model, X: clone(model).fit(torch.utils.data.StackDataset(X)),
-        "labels",
+        lambda model, X: clone(model).fit(Pairs(X, [None] * len(X))),
+        "Got y=None and an X without labels",
+    ),
+    "a missing label": (
+        lambda model, X: clone(model).fit(X, ["a", "b", None] * 100),
+        "Got y=None at row 2, but expected a label for every sample.",
+    ),
+    "a label that is no number": (
+        lambda model, X: clone(model).fit(X, np.where(np.arange(300) == 7, np.nan, 1.0)),
+        "Got y=nan at row 7, but expected a label for every sample.",
+    ),
+    "an augmentation that cuts": (
+        lambda model, X: (
+            clone(model).set_params(augment=lambda batch: batch[..., :6]).fit(X, np.arange(300) % 2)
+        ),
+        r"Got a batch of shape \(20, 1, 8, 6\) from augment, but expected \(20, 1, 8, 8\)",
+    ),
+    "stages that are not the whole": (
+        lambda model, X: (
+            clone(model)
+            .set_params(module=Misleading, module_params=None, mix_at="hidden")
+            .fit(X, np.arange(300) % 2)
+        ),
+        "Got mix_at='hidden' with a Misleading whose stages, run in turn, do not give its output",
     ),
     "too few labels": (
         lambda model, X: clone(model).fit(X, [1, 2]),
@@ -384,8 +442,8 @@ WRONG = {
         r"Got samples of shape 1 x 8 x 8 .*, which the module cannot take \(RuntimeError: .*\), but expected",
     ),
     "several values of alpha": (
-        lambda model, X: clone(model).set_params(alpha="big").fit(X, np.arange(300) % 2),
-        "Got alpha='big', but expected a number >= 0",
+        lambda model, X: clone(model).set_params(alpha=(0.1, 1.0)).fit(X, np.arange(300) % 2),
+        r"Got alpha=\(0.1, 1.0\), but expected a number >= 0.",
     ),
 }
 

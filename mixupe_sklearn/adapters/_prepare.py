@@ -65,4 +65,12 @@ class Prepare:
         X = (X.to(self.dtype) - mean) / (unit * self.std).to(X.device, self.dtype)
         if self.channels_last:
             X = X.contiguous(memory_format=torch.channels_last)
-        return self.augment(X) if training and self.augment is not None else X
+        if not training or self.augment is None:
+            return X
+        changed = self.augment(X)
+        if changed.shape != X.shape:
+            raise ValueError(
+                f"Got a batch of shape {tuple(changed.shape)} from augment, but expected "
+                f"{tuple(X.shape)}, the shape of what it was given."
+            )
+        return changed

@@ -13,15 +13,16 @@ from torch.utils.data import DataLoader
 
 from mixupe_sklearn._base import BaseMixupE, all_or_nothing
 from mixupe_sklearn._checks import Number, check_rules
+from mixupe_sklearn._criterion import METHOD_RULES
 from mixupe_sklearn._distributed import DistributedNet
-from mixupe_sklearn._forward import as_logits
+from mixupe_sklearn._forward import as_logits, run_stages, stages_of
 from mixupe_sklearn._hardware import multiplications, resolve_device, threads_for
 from mixupe_sklearn._inputs import Rows, free_memory, on_device, to_numpy
-from mixupe_sklearn._labels import ClassTargets
+from mixupe_sklearn._labels import ClassTargets, check_holes
 from mixupe_sklearn._net import MixupENet
 from mixupe_sklearn._predicting import float_type
 from mixupe_sklearn._processes import own_device, same_seed, trains_together
-from mixupe_sklearn._settings import FIXED
+from mixupe_sklearn._settings import BY_MEMBER, FIXED
 from mixupe_sklearn._signals.pictures import channel_statistics
 from mixupe_sklearn._tasks import with_callbacks
 from mixupe_sklearn._training import Tensors
@@ -41,6 +42,7 @@ class SignalClassifier(SignalParameters, ClassTargets, ClassifierMixin, BaseMixu
     # One network, trained for the epochs that are asked for: what tables have beyond is not here.
     n_members = 1
     min_steps = 0
+    _more_steps = "max_epochs"
     _y_is_numeric = False
     _modules = NAMED
     _fixed_names = (*(name for name in FIXED if name != "n_members"), "amp", "channels_last")
@@ -207,10 +209,13 @@ class SignalClassifier(SignalParameters, ClassTargets, ClassifierMixin, BaseMixu
                 f"Got y{suffix}=None and an X{suffix} without labels, but expected labels in "
                 f"y{suffix}, a folder of class folders, or a Dataset of pairs (sample, label)."
             )
+        check_holes(y, f"y{suffix}")
         return signals.data, y
 
     def _begin(self, X, y, sample_weight, *, is_new, learn) -> Rows:
-        check_rules(vars(self), {"n_workers": N_WORKERS})
+        # One network has one alpha and one eta.
+        one_value = {name: METHOD_RULES[name] for name in BY_MEMBER}
+        check_rules(vars(self), {"n_workers": N_WORKERS} | one_value)
         for name in SWITCHES:
             value = getattr(self, name)
             if not isinstance(value, bool) and value != "auto":
@@ -259,8 +264,9 @@ class SignalClassifier(SignalParameters, ClassTargets, ClassifierMixin, BaseMixu
         net.module_.eval()
         try:
             with torch.no_grad():
-                n_outputs = int(as_logits(net.module_(few)).shape[1])
+                logits = as_logits(net.module_(few))
                 net._work = multiplications(net.module_, few)
+                self._check_stages(net.module_, few, logits)
         except (RuntimeError, TypeError) as error:
             reason = " ".join(str(error).split())[:200]
             raise ValueError(
@@ -268,7 +274,19 @@ class SignalClassifier(SignalParameters, ClassTargets, ClassifierMixin, BaseMixu
                 f"module cannot take ({type(error).__name__}: {reason}), but expected a module for "
                 f"this shape: larger samples, or other module_params."
             ) from error
-        return n_outputs
+        return int(logits.shape[1])
+
+    def _check_stages(self, module: Any, few: Tensor, logits: Tensor) -> None:
+        """Raise one sentence where a module's ``stages`` are something else than its forward."""
+        stages = stages_of(module)
+        if self.mix_at == "input" or len(stages) == 1:
+            return
+        output = run_stages(stages, few, {})
+        if output.shape != logits.shape or not torch.allclose(output, logits, atol=1e-4):
+            raise ValueError(
+                f"Got mix_at='hidden' with a {type(module).__name__} whose stages, run in turn, do "
+                f"not give its output, but expected stages that do; set mix_at='input'."
+            )
 
     def _equip(self, net: Any) -> None:
         """Tell a net how inputs are made ready, and in which precision and order it computes."""

@@ -53,8 +53,8 @@ class MixupEImageClassifier(SignalClassifier):
     image_size : tuple of int or None, default=None
         Height and width that pictures are brought to; None takes them as they are, all of one size.
     value_range : tuple of float or None, default=None
-        The least and the largest value that a pixel can have, for pictures of floats. None takes
-        values within [0, 1] as such, and others within [0, 255] as bytes.
+        The least and the largest value that a pixel can have. None takes whole numbers for 0 to
+        255, floats within [0, 1] as such, and others within [0, 255] as bytes.
     augment : {"flip", "crop-flip", "resized-crop-flip"}, callable or None, default=None
         What is done to a batch in training before it is mixed: mirror half of the pictures; crop
         them out of a frame of four pixels, and mirror; crop and stretch, and mirror; or a function
