@@ -23,16 +23,28 @@ from torch import Tensor, nn
 from torch import distributed as dist
 from torch.utils.data import DataLoader
 
+from mixupe_sklearn._alike import check_batch_norm, data_of, settings_of
 from mixupe_sklearn._batches import Batches
+from mixupe_sklearn._callbacks import EpochHook
 from mixupe_sklearn._criterion import LossParts
-from mixupe_sklearn._mixing import share_size
 from mixupe_sklearn._net import MixupENet, MixupENetRegressor, has_batch_norm
-from mixupe_sklearn._portions import Portion, portion_sizes
-from mixupe_sklearn._processes import Launched, clear_loss, is_distributed, join, total_over_all
+from mixupe_sklearn._portions import Portion
+from mixupe_sklearn._processes import (
+    Launched,
+    agreed,
+    check_same,
+    clear_loss,
+    is_distributed,
+    join,
+    total_over_all,
+)
 from mixupe_sklearn._random import new_seed
+from mixupe_sklearn.callbacks import PolyakAverage
 
 # A mixin before a net of ours: its methods find the net's through the classes below.
 _Mixin: Any = AccelerateMixin
+# What happens in each process by itself: callbacks are told, and rows are validated.
+AGREED = ("on_train_begin", "on_epoch_begin", "on_epoch_end", "on_train_end")
 
 
 class _Step(nn.Module):
@@ -118,36 +130,6 @@ def _check_settings(net: Any) -> None:
             )
 
 
-def _check_alike(net: Any, dataset: Any) -> None:
-    """Raise one sentence where the processes are about to train on different things."""
-    n_rows = len(dataset) if hasattr(dataset, "__len__") else -1
-    found: list[Any] = [None] * net._n_processes
-    dist.all_gather_object(found, (n_rows, net.batch_size))
-    if len(set(found)) > 1:
-        listed = ", ".join(f"{rows} rows in batches of {size}" for rows, size in found)
-        raise ValueError(
-            f"Got different training data in the processes ({listed}), but expected the same in "
-            f"all: each takes its own portion."
-        )
-
-
-def _check_batch_norm(net: Any, n_rows: int) -> None:
-    """Raise one sentence where BatchNorm would have to learn from single rows."""
-    if not has_batch_norm(net.module_):
-        return
-    criterion, n_processes = net.criterion_, net._n_processes
-    least = portion_sizes(n_rows, n_processes)[-1]
-    if least >= 2 and criterion.has_mixing and criterion.has_penalty and not criterion.single_pass:
-        n_clean = share_size(n_rows, criterion.penalty_fraction, 2)
-        least = portion_sizes(n_clean, n_processes)[-1]
-    if least < 2:
-        raise ValueError(
-            f"Got batches of {n_rows} rows for {n_processes} processes with "
-            f"penalty_fraction={criterion.penalty_fraction}, but expected at least two rows a "
-            f"process and pass for a module with BatchNorm; raise batch_size."
-        )
-
-
 class _Together(_Mixin):
     """Lets a net of ours train in several processes; outside of training it is as it was."""
 
@@ -206,18 +188,20 @@ class _Together(_Mixin):
             if self.accelerator.num_processes == 1:
                 return super().partial_fit(X, y, classes, sample_weight, **fit_params)
             self.verbose = verbose if self.accelerator.is_main_process else 0
-            with self._accompanied():
+            epochs = fit_params.get("epochs")
+            with self._accompanied(self.max_epochs if epochs is None else epochs):
                 super().partial_fit(X, y, classes, sample_weight, **fit_params)
-                self._take_from_main(*self.module_.parameters(), *self.module_.buffers())
+                self._take_from_main(*self.module_.parameters(), *self._statistics())
             return self
         finally:
             self.accelerator, self.verbose = found, verbose
 
     @contextmanager
-    def _accompanied(self) -> Iterator[None]:
-        _check_settings(self)
+    def _accompanied(self, n_epochs: int) -> Iterator[None]:
         try:
-            with clear_loss(lambda: f"in epoch {len(self.history)}"):
+            with clear_loss(self._moment):
+                check_same(settings_of(self, n_epochs))
+                _check_settings(self)
                 seed = self._same_draws()
                 self._company = _Company(self.accelerator, self.module_, self.criterion_, seed)
                 self._n_processes = self.accelerator.num_processes
@@ -225,6 +209,9 @@ class _Together(_Mixin):
         finally:
             self._n_processes, self._company = 1, None
             self.accelerator.free_memory()
+
+    def _moment(self) -> str:
+        return f"in epoch {len(self.history)}" if self.history else "before training"
 
     def _same_draws(self) -> int:
         """Take the main process's generators, for joint draws; return a seed that follows them."""
@@ -249,6 +236,12 @@ class _Together(_Mixin):
             for tensor in tensors:
                 dist.broadcast(tensor, src=0)
 
+    def _statistics(self) -> list[Tensor]:
+        """Tensors that processes learn from their own rows, and take from the main one."""
+        callbacks = [callback for _, callback in self.callbacks_]
+        averages = [item for item in callbacks if isinstance(item, PolyakAverage)]
+        return [*self.module_.buffers(), *(tensor for item in averages for tensor in item.tensors_)]
+
     def _prepared(self, inputs: Any, training: bool) -> Any:
         if not training or self._company is None or self._company.has_whole_batches:
             return super()._prepared(inputs, training)
@@ -260,11 +253,10 @@ class _Together(_Mixin):
         iterator = super(AccelerateMixin, self).get_iterator(dataset, training=training)
         if not training or self._company is None:
             return iterator
-        _check_alike(self, dataset)
         self._company.has_whole_batches = not isinstance(iterator, DataLoader)
         if self._company.has_whole_batches:
-            if isinstance(iterator, Batches):
-                _check_batch_norm(self, min(iterator.sizes()))
+            if isinstance(iterator, Batches) and has_batch_norm(self.module_):
+                check_batch_norm(self.criterion_, min(iterator.sizes()), self._n_processes)
             return iterator
         if iterator.batch_size is not None and iterator.batch_size % self._n_processes:
             raise ValueError(
@@ -273,13 +265,49 @@ class _Together(_Mixin):
             )
         return self.accelerator.prepare(iterator)
 
+    def get_split_datasets(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
+        """Rows to train on and rows to validate with, the same in all processes."""
+        train, valid = super().get_split_datasets(X, y, **fit_params)
+        if self._company is not None:
+            check_same(data_of(train, valid))
+        return train, valid
+
     def run_single_epoch(
         self, iterator: Any, training: bool, prefix: str, step_fn: Any, **fit_params: Any
     ) -> None:
         """Run an epoch; after one of training, all go on with the main process's statistics."""
-        super().run_single_epoch(iterator, training, prefix, step_fn, **fit_params)
-        if training and self._company is not None:
-            self._take_from_main(*self.module_.buffers())
+        run = super().run_single_epoch
+        if self._company is None:
+            run(iterator, training, prefix, step_fn, **fit_params)
+        elif training:
+            run(iterator, training, prefix, step_fn, **fit_params)
+            self._take_from_main(*self._statistics())
+        else:
+            with agreed(self._moment):
+                run(iterator, training, prefix, step_fn, **fit_params)
+
+    def notify(self, method_name: str, **cb_kwargs: Any) -> None:
+        """Tell the callbacks; between epochs, all processes go on or stop as the main one does."""
+        if self._company is None or method_name not in AGREED:
+            super().notify(method_name, **cb_kwargs)
+            return
+        try:
+            with agreed(self._moment):
+                super().notify(method_name, **cb_kwargs)
+        except KeyboardInterrupt:
+            self._stop_as_planned()
+            raise
+
+    def _stop_as_planned(self) -> None:
+        """Let a process whose own callbacks would have gone on know that it was told to stop."""
+        for _, callback in self.callbacks_:
+            if isinstance(callback, EpochHook) and not self.accelerator.is_main_process:
+                callback.has_stopped_ = True
+
+    def save_params(self, *args: Any, **kwargs: Any) -> None:
+        """Write in the main process; no process waits, so that one alone may call this."""
+        if self.accelerator.is_main_process:
+            super(AccelerateMixin, self).save_params(*args, **kwargs)
 
     def train_step(self, batch: Any, **fit_params: Any) -> dict[str, Any]:
         """Take a step, as without accelerate."""
@@ -333,7 +361,8 @@ class DistributedNet(_Together, MixupENet):
     are of one size; ``batch_size`` is then a multiple of the number of processes. BatchNorm over
     all rows of a batch is torch's ``SyncBatchNorm``, for GPUs, in a module of one's own.
 
-    A process that is lost ends the others within seconds; one that hangs, in ten minutes.
+    A process that is lost ends the others within seconds; one that hangs, in ten minutes. Between
+    the training parts of epochs all stop where the main process does, and where any one fails.
 
     Callbacks run in every process. ``save_params`` (skorch's ``Checkpoint``) writes in the main one
     only; a callback that writes by itself should ask ``net.accelerator.is_main_process``.

@@ -7,10 +7,11 @@ import os
 import re
 import secrets
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch import distributed as dist
@@ -19,6 +20,8 @@ from torch import distributed as dist
 TIME_LIMIT = datetime.timedelta(minutes=10)
 # What torch's transports say when a process at the other end is gone; they have no class for it.
 _LOST = ("gloo", "nccl", "connection closed", "connection reset", "broken pipe")
+# What a process tells the others that wants training to end as planned.
+_STOP = "stop"
 
 
 def world_size() -> int:
@@ -139,6 +142,10 @@ def same_seed(device_type: str = "cpu") -> int:
     return same_everywhere(secrets.randbits(32), device_type)
 
 
+def _said(when: str | Callable[[], str]) -> str:
+    return when if isinstance(when, str) else when()
+
+
 @contextmanager
 def clear_loss(when: str | Callable[[], str]) -> Iterator[None]:
     """Say in one sentence that another process is gone, and when.
@@ -159,11 +166,99 @@ def clear_loss(when: str | Callable[[], str]) -> Iterator[None]:
             raise
         # Of what torch says, the first sentence, without the place in its source.
         reason = re.sub(r"^\[\S*\]\s*", "", text).splitlines()[0].split(". ")[0].rstrip(".")
-        moment = when if isinstance(when, str) else when()
         raise ConnectionError(
-            f"Got no answer from another process {moment} ({reason}), but expected "
+            f"Got no answer from another process {_said(when)} ({reason}), but expected "
             f"{world_size()} processes: one was ended; start all of them again."
         ) from error
+
+
+def from_all(value: Any) -> list[Any]:
+    """The values of all processes, in all of them; they must all ask.
+
+    Examples
+    --------
+    >>> from_all("a value")
+    ['a value']
+    """
+    if not dist.is_initialized():
+        return [value]
+    values: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(values, value)
+    return values
+
+
+def check_same(found: Mapping[str, Any]) -> None:
+    """Raise one sentence, in all processes, where they are about to train different things.
+
+    Parameters
+    ----------
+    found : dict
+        What must be the same, by name. Arrays may differ by rounding, as of different machines.
+
+    Examples
+    --------
+    >>> check_same({"batch_size": 100})
+    """
+    told = from_all(dict(found))
+    for name in dict.fromkeys(name for others in told for name in others):
+        values = [others.get(name) for others in told]
+        if all(_is_same(values[0], value) for value in values):
+            continue
+        is_plain = not any(isinstance(value, np.ndarray) for value in values)
+        listed = f" ({', '.join(map(repr, values))})" if is_plain else ""
+        raise ValueError(
+            f"Got different {name} in the processes{listed}, but expected the same in all: they "
+            f"train one network on the same data, of which each takes its portion."
+        )
+
+
+def _is_same(first: Any, second: Any) -> bool:
+    if not (isinstance(first, np.ndarray) and isinstance(second, np.ndarray)):
+        return repr(first) == repr(second)
+    if first.shape != second.shape:
+        return False
+    rounding = 1e-3 * np.abs(first).max(initial=0.0)
+    return np.allclose(first, second, rtol=0, atol=rounding, equal_nan=True)
+
+
+@contextmanager
+def agreed(when: str | Callable[[], str]) -> Iterator[None]:
+    """Do what needs no other process, and leave it together.
+
+    Whether training stops (KeyboardInterrupt, the skorch way) is the main process's to say. An
+    error in one process ends all of them.
+
+    Examples
+    --------
+    >>> with agreed("in epoch 3"):
+    ...     raise KeyboardInterrupt
+    Traceback (most recent call last):
+        ...
+    KeyboardInterrupt
+    """
+    own: BaseException | None = None
+    try:
+        yield
+    except BaseException as error:
+        own = error
+    told = from_all(_outcome(own))
+    if own is not None and not isinstance(own, KeyboardInterrupt):
+        raise own
+    for rank, outcome in enumerate(told):
+        if outcome not in (None, _STOP):
+            raise ConnectionError(
+                f"Got an error in process {rank} {_said(when)} ({outcome}), but expected none in "
+                f"all {len(told)} processes: training has ended in all of them."
+            )
+    if told[0] == _STOP:
+        raise own or KeyboardInterrupt
+
+
+def _outcome(error: BaseException | None) -> str | None:
+    if error is None:
+        return None
+    is_stop = isinstance(error, KeyboardInterrupt)
+    return _STOP if is_stop else " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def total_over_all(values: Tensor) -> Tensor:

@@ -44,6 +44,9 @@ class PolyakAverage(Callback):
     longer the average that was put there, because someone has loaded others or has gone back to
     the best epoch, both start anew from those.
 
+    *Several processes*: at the end of each epoch all take the average of the main one, since the
+    statistics of BatchNorm are those of each process's rows.
+
     *Early stopping*: the losses are those of the averaged weights, so the best epoch is that of the
     best average, and this is what one goes back to. A callback that puts weights back when training
     ends has the last word if it stands behind this one, or if the last epoch was a whole one.
@@ -70,6 +73,11 @@ class PolyakAverage(Callback):
         # The raw weights while the module has the averaged ones; None while it has its own.
         self.raw_: list[Tensor] | None = None
         return self
+
+    @property
+    def tensors_(self) -> list[Tensor]:
+        """All that it keeps, which several processes take from the main one."""
+        return [*(self.average_ or ()), *(self.raw_ or ())]
 
     def on_train_begin(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
         """Go on from the last training, or start from the module's weights."""

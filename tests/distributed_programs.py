@@ -13,11 +13,15 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from skorch.callbacks import Callback, Checkpoint, EpochScoring
+from skorch.dataset import Dataset, ValidSplit
+from skorch.helper import predefined_split
 from torch import nn
 
 from mixupe_sklearn import MixupEImageClassifier, MixupENet, MixupENetRegressor
+from mixupe_sklearn._callbacks import EpochHook
 from mixupe_sklearn._distributed import DistributedNet, distributed_class
 from mixupe_sklearn._processes import is_main, world_size
+from mixupe_sklearn.callbacks import PolyakAverage, WarmupCosine
 from mixupe_sklearn.modules import MLP
 
 
@@ -110,7 +114,7 @@ OTHER_CASES = {
 }
 
 
-# What the estimator for pictures is asked to do; only the last has BatchNorm.
+# What the estimator for pictures is asked to do; only the last two have BatchNorm.
 SMALL_LENET = {"module": "lenet", "module_params": {"channels": (2, 3), "d_hidden": (5,)}}
 PICTURE_CASES = {
     "augmented": {**SMALL_LENET, "augment": "crop-flip", "random_state": 0},
@@ -121,7 +125,16 @@ PICTURE_CASES = {
     "no seed": SMALL_LENET,
     "a data set": {**SMALL_LENET, "is_loaded": True, "batch_size": 4, "augment": "flip"},
     "batch norm": {"module_params": {"width": 2, "blocks": (1, 1)}, "random_state": 0},
+    "averaged": {
+        **{"module_params": {"width": 2, "blocks": (1, 1)}, "random_state": 0, "max_epochs": 9},
+        **{"callbacks": [WarmupCosine(), PolyakAverage(rate=0.8)], "lr_schedule": "constant"},
+        **{"early_stopping": True, "n_iter_no_change": 2, "tol": 1.0},
+    },
 }
+
+# Where callbacks fail, and in which process.
+HALVES = ValidSplit(2)
+FAILURES = [("a begin", 0), ("validation", 1), ("an end", 0), ("an end", 1)]
 
 
 class FromMemory(torch.utils.data.Dataset):
@@ -210,17 +223,76 @@ def said(function, *args):
     return "nothing"
 
 
+class Failing(Callback):
+    """Fails at an event, in one process only."""
+
+    def __init__(self, event, rank):
+        self.event, self.is_here = event, rank == int(os.environ["RANK"])
+
+    def _fail(self, event):
+        if self.is_here and self.event == event:
+            raise ValueError(f"No luck\nat {event}.")
+
+    def on_epoch_begin(self, net, **kwargs):
+        self._fail("a begin")
+
+    def on_batch_end(self, net, training, **kwargs):
+        if not training:
+            self._fail("validation")
+
+    def on_epoch_end(self, net, **kwargs):
+        self._fail("an end")
+
+
+def failures():
+    """What is said where one process fails."""
+    return {
+        (event, rank): said(fit_case, {"callbacks": [Failing(event, rank)], "train_split": HALVES})
+        for event, rank in FAILURES
+    }
+
+
+def stops(rank):
+    """Let one process ask for an end after its second epoch; how it went in this one."""
+    is_here, hook = rank == int(os.environ["RANK"]), EpochHook()
+    net, data = make_net({}, True, max_epochs=4, callbacks=[("hook", hook)])
+    hook.reset(end=lambda: is_here and len(net.history) == 2)
+    net.fit(*data)
+    return {"n_epochs": len(net.history), "is_planned": dict(net.callbacks_)["hook"].has_stopped_}
+
+
+def differences():
+    """What is said where something is not the same in the processes."""
+    rank = int(os.environ["RANK"])
+    X, y = rows()
+    n_rows = 20 + rank
+
+    def fit(X=X, y=y, case=None, **kwargs):
+        return said(make_net(case or {}, True, **kwargs)[0].fit, X, y)
+
+    return {
+        "rows": fit(X[:n_rows], y[:n_rows]),
+        "targets": fit(y=np.roll(y, rank)),
+        "inputs": fit(np.roll(X, rank)),
+        "rounding": fit(X * (1 + 1e-7 * rank)),
+        "epochs": fit(max_epochs=1 + rank),
+        "batches": fit(batch_size=8 + rank),
+        "method": fit(criterion__alpha=0.5 * rank),
+        "optimizer": fit(lr=0.1 * (1 + rank)),
+        "network": fit(case={"module": {"d_hidden": (8, 6 + rank)}}),
+        "validation": fit(train_split=predefined_split(Dataset(X, np.roll(y, rank)))),
+    }
+
+
 def refusals():
     """What is said about what processes cannot do together."""
     X, y = rows()
     hidden = {"criterion__mix_at": "hidden", "criterion__penalty": "directional"}
-    n_rows = 20 + int(os.environ["RANK"])
     few = {"module": {"batch_norm": True}, "batch_size": 2}
     idle = DistributedNet(Idle().double(), train_split=None, verbose=0)
     scoring = EpochScoring("accuracy", on_train=True, name="score")
     return {
         "hidden": said(fit_case, hidden),
-        "rows": said(lambda: make_net({}, True)[0].fit(X[:n_rows], y[:n_rows])),
         "batch norm": said(fit_case, few),
         "idle": said(idle.fit, X, y),
         "loader": said(fit_case, {"is_loaded": True, "batch_size": 7}),
@@ -250,6 +322,8 @@ def keeping(folder):
     net.set_params(callbacks=[Checkpoint(monitor=None, dirname=str(own))], verbose=1)
     net.fit(X, y)
     net.partial_fit(X, y)
+    if rank == 0:  # the other does not, and is not waited for
+        net.save_params(f_params=own / "alone.pt")
     again = pickle.loads(pickle.dumps(net))
     return {
         "weights": weights_of(net),
@@ -269,6 +343,9 @@ def run_all(folder):
     found["pictures"] = {name: with_pictures(case) for name, case in PICTURE_CASES.items()}
     found["dropout again"] = trained(OTHER_CASES["dropout"], True)
     found["keeping"] = keeping(folder)
+    found["stops"] = [stops(rank) for rank in (0, 1)]
+    found["failures"] = failures()
+    found["differences"] = differences()
     found["refusals"] = refusals()
     (folder / f"found{os.environ['RANK']}.pickle").write_bytes(pickle.dumps(found))
 

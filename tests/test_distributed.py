@@ -17,6 +17,7 @@ import pytest
 import torch
 from distributed_programs import (
     CASES,
+    FAILURES,
     OTHER_CASES,
     PICTURE_CASES,
     rows,
@@ -93,7 +94,7 @@ def test_the_same_seed_gives_the_same_dropout_again(found):
 def test_only_the_main_process_writes_and_prints(found):
     main, other, run = found
     assert main["keeping"]["written"] == [
-        *("criterion.pt", "history.json", "optimizer.pt", "params.pt")
+        *("alone.pt", "criterion.pt", "history.json", "optimizer.pt", "params.pt")
     ]
     assert other["keeping"]["written"] == []
     assert run.stdout.count("train_loss") == 1  # the head of the table of epochs
@@ -122,6 +123,51 @@ def test_the_estimators_of_all_processes_are_the_same(name, found):
     np.testing.assert_array_equal(main["proba"], other["proba"])
 
 
+def test_averaged_weights_stop_early_in_the_same_epoch_of_all_processes(found):
+    figures = [process["pictures"]["averaged"]["figures"] for process in found[:2]]
+    assert len(figures[0]) == len(figures[1]) < PICTURE_CASES["averaged"]["max_epochs"]
+
+
+def test_training_stops_where_the_main_process_says_so(found):
+    by_main = {"n_epochs": 2, "is_planned": True}
+    for main_asks, other_asks in (process["stops"] for process in found[:2]):
+        assert main_asks == by_main
+        assert other_asks["n_epochs"] == 4
+
+
+@pytest.mark.parametrize(("event", "rank"), FAILURES)
+def test_a_callback_that_fails_in_one_process_ends_all(event, rank, found):
+    said = [process["failures"][event, rank] for process in found[:2]]
+    assert said[rank] == f"ValueError: No luck\nat {event}."
+    assert said[1 - rank].startswith(
+        f"ConnectionError: Got an error in process {rank} in epoch 1 (ValueError: No luck at {event}.)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "difference"),
+    [
+        ("rows", "numbers of rows in the processes (20, 21)"),
+        ("targets", "checksums of the targets in the processes ("),
+        ("inputs", "inputs in the processes,"),
+        ("epochs", "max_epochs in the processes (1, 2)"),
+        ("batches", "batch_size in the processes (8, 9)"),
+        ("method", "criterion__alpha in the processes (0.0, 0.5)"),
+        ("optimizer", "settings of the optimizer (group 0) in the processes ({'lr': 0.1,"),
+        ("network", "numbers of weights in the processes (123, 135)"),
+        ("validation", "checksums of the validation targets in the processes ("),
+    ],
+)
+def test_processes_that_would_train_different_things_are_refused(name, difference, found):
+    main, other = (process["differences"][name] for process in found[:2])
+    assert main == other
+    assert main.startswith(f"ValueError: Got different {difference}")
+
+
+def test_inputs_may_differ_by_rounding(found):
+    assert {process["differences"]["rounding"] for process in found[:2]} == {"nothing"}
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_after_training_a_net_is_plain_goes_on_and_is_pickled(rank, found):
     kept = found[rank]["keeping"]
@@ -133,7 +179,6 @@ def test_after_training_a_net_is_plain_goes_on_and_is_pickled(rank, found):
     ("name", "sentence"),
     [
         ("hidden", "ValueError: Got penalty='directional' with mix_at='hidden' in 2 processes"),
-        ("rows", "ValueError: Got different training data in the processes (20 rows in batches"),
         ("batch norm", "ValueError: Got batches of 2 rows for 2 processes"),
         ("idle", "ValueError: Got a module whose weights ['idle.weight', 'idle.bias'] have no"),
         ("loader", "ValueError: Got batch_size=7 for 2 processes that read their own rows"),
