@@ -13,13 +13,13 @@ from skorch.callbacks import PassthroughScoring
 from skorch.dataset import get_len, unpack_data
 from skorch.utils import to_tensor
 from torch import Tensor
-from torch.utils.data import DataLoader
 
 from mixupe_sklearn._batches import Batches, BatchNumbers
 from mixupe_sklearn._by_hand import pay_back, run_by_hand, why_not_by_hand
 from mixupe_sklearn._callbacks import BATCH_EVENTS, QuietLog, hears_batches
 from mixupe_sklearn._criterion import LossParts, MixupELoss
 from mixupe_sklearn._forward import as_logits
+from mixupe_sklearn._loading import Loader
 from mixupe_sklearn._skorch_data import rows_in_memory, split_weight, targets_of, with_weight
 
 # A mixin: its methods find skorch's own through the classes below.
@@ -126,18 +126,18 @@ class _MixupEStep(_Net):
         X, y, indices = rows
         return Batches(X, y, indices=indices, **params)
 
-    def _loader(self, dataset: Any, params: dict[str, Any]) -> DataLoader:
+    def _loader(self, dataset: Any, params: dict[str, Any]) -> Loader:
         """A DataLoader; that of an estimator has the batches that rows in memory would have."""
         plain = {key: params[key] for key in params if key not in _BATCHES_ONLY}
         if self._n_workers is None:
-            return DataLoader(dataset, **plain)
+            return Loader(dataset, **plain)
         # Workers stay from epoch to epoch, and read ahead.
         how: dict[str, Any] = {"num_workers": self._n_workers}
         how["persistent_workers"] = self._n_workers > 0
         how["pin_memory"] = torch.device(self.device).type == "cuda"
         if self._n_processes > 1:  # each reads its own portion of a batch
-            return DataLoader(dataset, **how, **plain)
-        return DataLoader(dataset, batch_sampler=BatchNumbers(len(dataset), **params), **how)
+            return Loader(dataset, **how, **plain)
+        return Loader(dataset, batch_sampler=BatchNumbers(len(dataset), **params), **how)
 
     def infer(self, x: Any, **fit_params: Any) -> Any:
         """Run the module on a batch, without its weights."""

@@ -1,5 +1,6 @@
 """Pictures of every kind become the same tensors, and bad ones get a sentence."""
 
+import multiprocessing
 import pickle
 import sys
 
@@ -19,6 +20,7 @@ from torch.utils.data import (
 
 import mixupe_sklearn._signals.picture_datasets as datasets_module
 import mixupe_sklearn._signals.pictures as pictures_module
+from mixupe_sklearn._loading import Loader
 from mixupe_sklearn._signals.picture_datasets import DatasetImages, find_labels
 from mixupe_sklearn._signals.picture_files import ImageFiles
 from mixupe_sklearn._signals.pictures import channel_statistics, read_images
@@ -188,6 +190,17 @@ def test_the_range_of_fit_holds_for_dark_pictures_and_leaves_bytes_alone():
         match="Got X\\[0\\] with a pixel of 9, but expected 0 to 1, as in fit; give value_range",
     ):
         read_images(np.full((1, 2, 2), 9.0), float_range=(0.0, 1.0))
+
+
+def test_floats_after_bytes_are_refused_where_they_could_be_black_or_white():
+    mask = (GREYS > 100).astype(float)
+    for X in (mask, list(mask)):
+        with pytest.raises(ValueError, match="Got X with floats that are all 0 or 1, but expected"):
+            read_images(X, float_range=None)
+        assert read_images(X).data.max() == 1  # in fit
+        assert read_images(X, float_range=None, value_range=(0, 255)).data.max() == 1 / 255
+    for X in (0 * mask, 0.5 * mask, 255 * mask, mask > 0):  # these leave no doubt
+        assert torch.equal(read_images(X, float_range=None).data, read_images(X).data)
 
 
 def test_a_range_of_ones_own_is_for_numbers_and_not_for_files(paths):
@@ -366,8 +379,23 @@ def test_values_out_of_range_are_refused(X, message):
     ids=["array", "list", "dataset"],
 )
 def test_values_out_of_a_range_of_ones_own_are_refused(X):
-    with pytest.raises(ValueError, match="Got X\\[4\\] with a pixel of 2, but expected -1 to 1"):
+    sentence = "Got X\\[4\\] with a pixel of 2, but expected -1 to 1, as value_range says; "
+    with pytest.raises(ValueError, match=sentence + "give the range in which values come, not one"):
         read_images(X, value_range=(-1, 1)).data[4]
+
+
+@pytest.mark.parametrize("form", [np.asarray, list, Pairs], ids=["array", "list", "dataset"])
+def test_bytes_are_not_told_to_give_the_range_that_was_given(form):
+    with pytest.raises(ValueError, match="as value_range says; give the range in which") as caught:
+        read_images(form(COLOURS), value_range=(-1, 1))
+    assert "None for bytes." in str(caught.value)
+
+
+@pytest.mark.parametrize("form", [np.asarray, list, Pairs], ids=["array", "list", "dataset"])
+def test_normalised_pictures_are_told_that_fit_does_it(form):
+    X = form((COLOURS / 255 - 0.5) / 0.25)
+    with pytest.raises(ValueError, match="range, leave normalising to fit, and spectrograms to"):
+        read_images(X)
 
 
 def test_nan_is_refused_in_a_range_of_ones_own():
@@ -651,11 +679,42 @@ def test_lazy_pictures_pickle_and_load_in_workers(kind, paths):
     assert torch.equal(torch.cat(batches), EXPECTED)
 
 
-def test_files_are_read_by_workers_alike_and_a_damaged_one_is_named(folder, paths):
+@pytest.fixture
+def new_processes():
+    """Those that a test has begun and that still run."""
+    before = set(multiprocessing.active_children())
+    return lambda: set(multiprocessing.active_children()) - before
+
+
+def test_files_are_read_by_workers_alike_and_a_damaged_one_is_named(folder, paths, new_processes):
     assert torch.equal(read_images(folder, n_workers=1).data, EXPECTED)
     damage(paths[4], "cut")
-    with pytest.raises(ValueError, match="Got file '.*4.png', but expected a whole picture"):
+    with pytest.raises(
+        ValueError, match="^Got file '.*4.png', but expected a whole .*it.$"
+    ) as told:
         read_images(folder, n_workers=1)
+    assert told.value.__context__ is None
+    assert new_processes() == set()
+
+
+@pytest.mark.parametrize("stay", [False, True], ids=["for-one-epoch", "persistent"])
+def test_a_sentence_of_a_worker_comes_alone_and_ends_all_workers(stay, new_processes):
+    data = DatasetImages(Pairs([*COLOURS[:5], GREYS[5]]))
+    loader = Loader(data, batch_size=2, num_workers=2, persistent_workers=stay)
+    with pytest.raises(ValueError, match="^Got X.5. with 1 channel, but .* grey or all RGB.$"):
+        list(loader)
+    assert new_processes() == set()
+
+
+class Faulty(Pairs):
+    def __getitem__(self, index):
+        return self.nowhere
+
+
+def test_the_fault_of_a_users_own_dataset_keeps_its_traceback(new_processes):
+    with pytest.raises(AttributeError, match="Caught AttributeError in (?s:.*)in __getitem__"):
+        list(Loader(Faulty(COLOURS), num_workers=1))
+    assert new_processes() == set()
 
 
 @pytest.mark.parametrize(
@@ -667,6 +726,25 @@ def test_a_dataset_gives_its_pictures_and_the_labels_of_its_items(labels):
     assert pictures.shape == (6, 3, 8, 10)
     assert pictures.labels.tolist() == list(np.asarray(labels))
     assert torch.equal(pictures.data[5], EXPECTED[5])
+
+
+@pytest.mark.parametrize(
+    "form", [torch.from_numpy, np.asarray, np.ndarray.tolist], ids=["tensor", "array", "list"]
+)
+def test_several_labels_a_picture_become_a_matrix(form):
+    labels = RNG.integers(0, 2, (6, 3))
+    found = find_labels(Pairs(COLOURS, [form(own) for own in labels]))
+    assert np.array_equal(found, labels)
+
+
+def test_a_label_in_an_array_of_one_is_that_label():
+    assert find_labels(Pairs(COLOURS, torch.arange(6)[:, None])).tolist() == list(range(6))
+
+
+def test_labels_of_unequal_number_are_refused():
+    labels = [[0, 1], [1, 1], [0], [1, 0], [1], [0, 0]]
+    with pytest.raises(ValueError, match="Got X_val.2. with 1 labels, but expected 2 as X_val.0."):
+        read_images(Pairs(COLOURS, labels), name="X_val")
 
 
 @pytest.mark.parametrize("name", ["targets", "labels"])

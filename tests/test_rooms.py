@@ -29,7 +29,7 @@ MODULES = {
 # do not know each other.
 FLOORS = [
     [
-        *("_mixing", "_penalty", "_checks", "_forward", "_random", "_schedule"),
+        *("_mixing", "_penalty", "_checks", "_forward", "_loading", "_random", "_schedule"),
         *("modules.mlp", "modules._parts", "modules._attention"),
         *("_signals", "_signals.augment", "_signals.pixels", "_signals.picture_folders"),
         *("_signals.sound_files", "datasets._pickles"),
@@ -53,7 +53,8 @@ FLOORS = [
     ["_lockstep"],
     ["_by_hand"],
     ["_net", "_inputs", "_labels", "_tasks"],
-    ["_predicting", "_settings", "_distributed"],
+    ["_predicting", "_settings", "_alike"],
+    ["_distributed"],
     ["_training"],
     ["_crews"],
     ["_members"],

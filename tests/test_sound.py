@@ -12,6 +12,7 @@ import soundfile
 import torch
 from scipy.io import wavfile
 
+from mixupe_sklearn import Spectrogram
 from mixupe_sklearn._signals.sound import Sounds, Waves, read_sounds
 
 RATE = 16000
@@ -144,6 +145,13 @@ def test_stereo_files_are_averaged_with_one_warning(write):
     np.testing.assert_allclose(wave, tone() / 2, atol=1e-4)
 
 
+def test_a_warning_points_at_the_line_that_asked_for_a_spectrogram():
+    pair = (RATE, np.zeros((1600, 2)))
+    with pytest.warns(UserWarning, match="with 2 channels") as caught:
+        Spectrogram().transform([pair])
+    assert caught[0].filename == __file__
+
+
 def test_a_little_overshoot_is_clipped():
     wave = read_sounds([2.1 * tone()]).waves[0]
     assert wave.max() == 1
@@ -215,16 +223,26 @@ def test_one_word_is_enough_where_no_labels_are_wanted(words):
 
 
 def test_an_empty_folder_is_refused(tmp_path):
-    for labelled in (True, False):
-        with pytest.raises(
-            ValueError, match=r"Got X_val=.*, which is empty, but expected a folder"
-        ):
-            read_sounds(tmp_path, name="X_val", labelled=labelled)
+    with pytest.raises(ValueError, match=r"Got X_val=.* with no word folder in it, but expected"):
+        read_sounds(tmp_path, name="X_val")
+    (tmp_path / "maybe").mkdir()
+    with pytest.raises(ValueError, match=r"Got X_val=.* without a sound file, but expected some"):
+        read_sounds(tmp_path, name="X_val", labelled=False)
 
 
 def test_a_folder_without_words_is_refused(words):
-    with pytest.raises(ValueError, match="with 2 sound files, but no word folder, but expected"):
+    with pytest.raises(ValueError, match="with 'a.wav' directly in it, but expected a folder for"):
         read_sounds(words / "yes")
+
+
+def test_sounds_beside_words_are_refused_where_labels_are_wanted_and_else_all_taken(words, write):
+    write(as_type(tone(800), "int16"), "words/stray.wav")
+    (words / "maybe").mkdir()
+    with pytest.raises(ValueError, match=r"words' with 'stray.wav' directly in it, but .* a list"):
+        read_sounds(words)
+    sounds = read_sounds(words, labelled=False)
+    assert sounds.labels is None
+    assert [len(wave) for wave in sounds.waves] == [800, 1600, 1600, 1600]
 
 
 def test_a_word_without_sounds_is_refused(words):

@@ -76,6 +76,10 @@ def test_a_folder_of_words_brings_its_labels(fitted, sounds, tmp_path):
     assert fitted.score(tmp_path) == pytest.approx(fitted.score(*sounds))
     paths = sorted(tmp_path.glob("*/*.wav"))
     assert make(max_epochs=1).fit(paths, [path.parent.name for path in paths]).n_iter_ == 1
+    paths[0].rename(tmp_path / "stray.wav")
+    assert len(fitted.predict(tmp_path)) == len(paths)
+    with pytest.raises(ValueError, match="with 'stray.wav' directly in it, but expected a folder"):
+        fitted.score(tmp_path)
 
 
 def test_files_of_another_rate_sound_the_same(fitted, tmp_path):
@@ -121,6 +125,18 @@ WRONG = {
     "spectrograms of another size": (
         lambda model, X: model.predict(np.zeros((2, 80, 101))),
         r"Got X of shape 1 x 80 x 101 a sample .*, but expected 1 x 160 x 101, as in fit.",
+    ),
+    "mono waveforms": (
+        lambda model, X: model.predict(torch.zeros(2, 1, 16000)),
+        r"Got X of shape \(2, 1, 16000\), but expected waveforms .*; take X\[:, 0\], or .*mean\(1\)",
+    ),
+    "stereo waveforms of whole numbers": (
+        lambda model, X: model.predict(np.zeros((2, 2, 16000), dtype=np.int16)),
+        r"Got X of shape \(2, 2, 16000\), but expected waveforms .*; take X\[:, 0\], or .*mean\(1\)",
+    ),
+    "channels last": (
+        lambda model, X: clone(model).fit(np.zeros((2, 16000, 2)), ["a", "b"]),
+        r"Got X of shape \(2, 16000, 2\), .*; take X\[..., 0\], or average .* with X.mean\(-1\)",
     ),
     "an odd rate": (
         lambda model, X: clone(model).set_params(sampling_rate=0).fit(X, ["a"] * len(X)),

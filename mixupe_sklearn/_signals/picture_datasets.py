@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorDataset
+from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
+from mixupe_sklearn._loading import Loader
 from mixupe_sklearn._signals.picture_files import check_size, is_picture, to_array
-from mixupe_sklearn._signals.pixels import Range, one_picture, resize, to_unit
+from mixupe_sklearn._signals.pixels import AS_GIVEN, Range, one_picture, resize, to_unit
 
 # Pictures that are looked at together.
 CHUNK = 256
@@ -19,7 +20,7 @@ def batches(dataset: Any, n_workers: int = 0, collate: Any = None) -> Iterator:
     """Items of a Dataset, in order and stacked, a few hundred at a time."""
     # A generator of its own: a loader draws from the global one otherwise.
     own = torch.Generator()
-    yield from DataLoader(dataset, CHUNK, num_workers=n_workers, collate_fn=collate, generator=own)
+    yield from Loader(dataset, CHUNK, num_workers=n_workers, collate_fn=collate, generator=own)
 
 
 def read_item(item: Any, where: str, n_channels: int | None) -> Tensor:
@@ -145,7 +146,7 @@ class DatasetImages(Dataset):
         # The bytes of a picture mean what they always mean.
         span = None if is_picture(item) else self.value_range
         span = self.float_range if image.is_floating_point() else span
-        told = ", as floats of a Dataset have" if self.value_range is None else ""
+        told = AS_GIVEN if self.value_range is not None else ", as floats of a Dataset have"
         return resize(to_unit(image, lambda _: where, span, told), self.image_size)[0]
 
 
@@ -154,7 +155,7 @@ def _picture_of(item: Any) -> Any:
 
 
 class _Labels(Dataset):
-    """The second parts of a Dataset's items; None where there is none."""
+    """The second parts of a Dataset's items: one label, several, or None where there is none."""
 
     def __init__(self, dataset: Any):
         self.dataset = dataset
@@ -165,11 +166,16 @@ class _Labels(Dataset):
     def __getitem__(self, index: int) -> Any:
         item = self.dataset[index]
         label: Any = item[1] if isinstance(item, (tuple, list)) and len(item) > 1 else None
-        return label.item() if hasattr(label, "item") else label
+        if not isinstance(label, (np.ndarray, np.generic, Tensor)):
+            return label
+        label = np.asarray(label.cpu() if isinstance(label, Tensor) else label)
+        return label.item() if label.size == 1 else label
 
 
-def find_labels(dataset: Any, n_workers: int = 0) -> np.ndarray | None:
+def find_labels(dataset: Any, n_workers: int = 0, name: str = "X") -> np.ndarray | None:
     """Labels of a Dataset: those it tells, else those of its items, read once; None without any.
+
+    Items with several labels give a matrix.
 
     Examples
     --------
@@ -185,7 +191,19 @@ def find_labels(dataset: Any, n_workers: int = 0) -> np.ndarray | None:
     if _Labels(dataset)[0] is None:
         return None
     labels = [label for batch in batches(_Labels(dataset), n_workers, list) for label in batch]
-    return None if any(label is None for label in labels) else np.asarray(labels)
+    return None if any(label is None for label in labels) else _as_array(labels, name)
+
+
+def _as_array(labels: list, name: str) -> np.ndarray:
+    try:
+        return np.asarray(labels)
+    except ValueError as error:  # not as many for each
+        sizes = [np.size(label) for label in labels]
+        odd = next((k for k, size in enumerate(sizes) if size != sizes[0]), 0)
+        raise ValueError(
+            f"Got {name}[{odd}] with {sizes[odd]} labels, but expected {sizes[0]} as {name}[0] "
+            f"has; for several labels, give each item a zero or a one for every label."
+        ) from error
 
 
 def _told_labels(dataset: Any) -> np.ndarray | None:

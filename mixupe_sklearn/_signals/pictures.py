@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -26,10 +26,12 @@ from mixupe_sklearn._signals.picture_files import (
 )
 from mixupe_sklearn._signals.picture_folders import list_folder, list_pictures
 from mixupe_sklearn._signals.pixels import (
+    AS_GIVEN,
     Range,
     Where,
     as_tensor,
     channels_first,
+    check_clear,
     check_image_size,
     check_value_range,
     find_range,
@@ -53,7 +55,7 @@ class Pictures:
     data : tensor of shape (n, c, h, w), ImageFiles or DatasetImages
         The pictures: bytes, or float32 from 0 to 1. What is not a tensor is lazy: a torch Dataset
         with a ``shape`` whose items are such tensors (c, h, w).
-    labels : array of shape (n,) or None
+    labels : array of shape (n,) or (n, n_labels), or None
         Names of the class folders, or labels of a Dataset.
     float_range : pair of float or None
         What floats were taken to mean; None if there were none.
@@ -81,6 +83,7 @@ class _Reading:
     image_size: tuple[int, int] | None
     value_range: Range | None
     float_range: Range | None
+    is_after_bytes: bool
     n_channels: int | None
     labelled: bool
     n_workers: int
@@ -94,7 +97,7 @@ class _Reading:
     def told(self) -> str:
         """How one knows the range of values."""
         if self.value_range is not None:
-            return f", as value_range={self.value_range} says"
+            return AS_GIVEN
         return "" if self.float_range is None else ", as in fit"
 
 
@@ -103,7 +106,7 @@ def read_images(
     *,
     image_size: tuple[int, int] | None = None,
     value_range: Range | None = None,
-    float_range: Range | None = None,
+    float_range: Range | Literal["new"] | None = "new",
     n_channels: int | None = None,
     labelled: bool = True,
     n_workers: int = 0,
@@ -122,8 +125,10 @@ def read_images(
     value_range : (low, high) or None, default=None
         What becomes 0 and 1. None takes whole numbers for 0 to 255, and floats for 0 to 1 if none
         is larger, else for 0 to 255; those of a Dataset for 0 to 1.
-    float_range : (low, high) or None, default=None
-        What floats mean if ``value_range`` is None: what they meant in fit.
+    float_range : (low, high), None or "new", default="new"
+        What floats mean if ``value_range`` is None: what they meant in fit. None if there were
+        none: it is found out here, and floats that are all 0 or 1 are refused, which may be
+        black and white, or the darkest of 0 to 255. ``"new"`` finds out whatever they are.
     n_channels : int or None, default=None
         1 or 3: how files and images of Pillow are read. None reads all in colour if one has any.
     labelled : bool, default=True
@@ -150,8 +155,8 @@ def read_images(
     check_value_range(value_range)
     if value_range is not None:
         value_range = (float(value_range[0]), float(value_range[1]))
-    given = (image_size, value_range, float_range, n_channels, labelled, n_workers, name)
-    reading = _Reading(*given)
+    floats = (None if float_range == "new" else float_range, float_range is None)
+    reading = _Reading(image_size, value_range, *floats, n_channels, labelled, n_workers, name)
     if isinstance(X, (str, os.PathLike)):
         return _read_folder(X, reading)
     if isinstance(X, Dataset):
@@ -195,6 +200,8 @@ def _finish(parts: list[Tensor], reading: _Reading, ranges: list[Range | None]) 
     if any(part.is_floating_point() for part in parts):
         known = reading.value_range or reading.float_range
         float_range = known or find_range(parts, reading.name, reading.names())
+        if known is None and reading.is_after_bytes:
+            check_clear(parts, reading.name)
     ready: list[Tensor] = []
     for number, (part, own) in enumerate(zip(parts, ranges, strict=True)):
         span = float_range if part.is_floating_point() else own
@@ -256,7 +263,7 @@ def _read_dataset(X: Dataset, reading: _Reading) -> Pictures:
     images = DatasetImages(
         X, reading.image_size, reading.value_range, float_range, reading.n_channels, reading.name
     )
-    labels = find_labels(X, reading.n_workers) if reading.labelled else None
+    labels = find_labels(X, reading.n_workers, reading.name) if reading.labelled else None
     return Pictures(images, labels, float_range if images.dtype == torch.float32 else None)
 
 

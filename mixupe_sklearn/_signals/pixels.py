@@ -22,6 +22,11 @@ SLACK = 1e-5
 CHUNK = 256
 LARGER = {"u2": "i4", "u4": "i8", "u8": "i8", "f16": "f8"}
 WAY_OUT = "give value_range=(low, high) if they have another range"
+# Some have normalised their pictures by habit.
+NORMALISED = ", leave normalising to fit, and spectrograms to MixupESpeechClassifier"
+# How one knows a range that a user gave; some give the one that they want in the end.
+AS_GIVEN = ", as value_range says"
+NOT_THE_RESULT = "give the range in which values come, not one to map them to: None for bytes"
 
 Range = tuple[float, float]
 Where = Callable[[int], str]
@@ -198,8 +203,32 @@ def find_range(images: list[Tensor], name: str, where: Where) -> Range | None:
         span = "for 0 to 255, none is above 2"
     raise ValueError(
         f"Got {name} with floats from {low:.6g} to {high:.6g}, but expected them within 0 to 1, or "
-        f"within 0 to 255 ({span}); {WAY_OUT}."
+        f"within 0 to 255 ({span}); {WAY_OUT}{NORMALISED if low < -SLACK else ''}."
     )
+
+
+def check_clear(images: list[Tensor], name: str) -> None:
+    """Raise one sentence if all floats are 0 or 1: black and white, or the darkest of 0 to 255.
+
+    Examples
+    --------
+    >>> import torch
+    >>> check_clear([torch.tensor([0.0, 1.0, 0.2])], "X")
+    >>> check_clear([torch.tensor([0.0, 1.0])], "X")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    ValueError: Got X with floats that are all 0 or 1, but expected others after a fit on bytes...
+    """
+    floats = [part for part in images if part.is_floating_point()]
+    # Of zeros alone it does not matter: they are black in any case.
+    if not any(bool(part.any()) for part in floats):
+        return
+    if all(bool(((part == 0) | (part == 1)).all()) for part in floats):
+        raise ValueError(
+            f"Got {name} with floats that are all 0 or 1, but expected others after a fit on "
+            f"bytes, since 1 may be white or nearly black; give bytes: (255 * X).astype('uint8') "
+            f"if it is white, else X.astype('uint8')."
+        )
 
 
 def check_finite(images: Tensor, where: Where, start: int = 0) -> tuple[float, float]:
@@ -236,7 +265,7 @@ def to_unit(images: Tensor, where: Where, value_range: Range | None, told: str =
     value_range : pair of float or None
         What becomes 0 and 1; None takes whole numbers for 0 to 255.
     told : str, default=""
-        How one knows this range.
+        How one knows this range; ``AS_GIVEN`` if the user gave it.
 
     Returns
     -------
@@ -279,9 +308,11 @@ def _check_within(images: Tensor, where: Where, span: Range, told: str) -> bool:
     is_bad = ((images < low) | (images > high)).flatten(1)
     number = int(is_bad.any(dim=1).int().argmax())
     value = images[number].flatten()[is_bad[number]][0].item()
+    is_normalised = images.is_floating_point() and least < low
+    way_out = WAY_OUT + (NORMALISED if is_normalised else "")
     raise ValueError(
         f"Got {where(number)} with a pixel of {value:.6g}, but expected {span[0]:g} to {span[1]:g}"
-        f"{told}; {WAY_OUT}."
+        f"{told}; {NOT_THE_RESULT if told == AS_GIVEN else way_out}."
     )
 
 

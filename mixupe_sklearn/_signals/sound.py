@@ -137,14 +137,14 @@ def read_sounds(X: Any, *, sampling_rate: int = 16000, name: str = "X", labelled
     name : str, default="X"
         What to call the sounds in an error.
     labelled : bool, default=True
-        Whether a folder must have two words at least. If not, its sound files may also lie in it
-        without a word folder.
+        Whether a folder must have two words at least, and no sound file beside them. If not, all
+        sound files are taken: first those that lie in it directly, then those of each word.
 
     Returns
     -------
     sounds : Sounds
         ``waves``, whose files are read when asked for, and ``labels``, an array with the names of
-        the word folders, or None.
+        the word folders, or None where a sound lies in none.
 
     Examples
     --------
@@ -182,28 +182,30 @@ def _read_folder(folder: Path, sampling_rate: int, name: str, labelled: bool) ->
             f"{got}, but expected a folder that is there; the current folder is "
             f"{str(Path.cwd())!r}."
         )
-    words = find_words(folder)
-    loose = find_files(folder)
-    if not labelled and loose and not any(words.values()):
-        return Sounds(Waves(loose, sampling_rate), None)
-    _check_words(words, loose, got, 2 if labelled else 1)
-    paths = [path for found in words.values() for path in found]
+    words, loose = find_words(folder), find_files(folder)
+    if labelled:
+        _check_words(words, loose, got)
+    paths = [*loose, *(path for found in words.values() for path in found)]
+    if not paths:
+        raise ValueError(f"{got} without a sound file, but expected some ({', '.join(SUFFIXES)}).")
     labels = np.repeat(list(words), [len(found) for found in words.values()])
-    return Sounds(Waves(paths, sampling_rate), labels)
+    return Sounds(Waves(paths, sampling_rate), None if loose else labels)
 
 
-def _check_words(words: dict[str, list[Path]], loose: list[Path], got: str, n_least: int) -> None:
+def _check_words(words: dict[str, list[Path]], loose: list[Path], got: str) -> None:
     expected = "but expected a folder for each word, with its sound files"
-    if not words:
-        what = f"with {len(loose)} sound files, but no word folder" if loose else "which is empty"
-        raise ValueError(f"{got}, {what}, {expected} in it.")
+    if loose or not words:
+        has = f"with {loose[0].name!r} directly in it" if loose else "with no word folder in it"
+        raise ValueError(
+            f"{got} {has}, {expected}; for sounds without words, give a list of their paths."
+        )
     empty = [word for word, paths in words.items() if not paths]
     if empty:
         raise ValueError(
             f"{got} without a sound file in its folder {empty[0]!r}, {expected} "
             f"({', '.join(SUFFIXES)}) in it; fill it or take it away."
         )
-    if len(words) < n_least:
+    if len(words) == 1:
         raise ValueError(
             f"{got} with one word only, {next(iter(words))!r}, but expected two word folders at "
             f"least."

@@ -95,7 +95,8 @@ def fit_frames(spectrogram: np.ndarray, n_frames: int = 101) -> np.ndarray:
     return np.pad(spectrogram[:, :n_frames], ((0, 0), (0, n_missing)))
 
 
-class Spectrogram(TransformerMixin, BaseEstimator):
+# Without the wrapper for frames: none is offered, and warnings would point into it.
+class Spectrogram(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Turn sounds into normalised log spectrograms of one size, as the paper's networks want them.
 
     A sound becomes the magnitudes of its short-time Fourier transform (a Hamming window of 20 ms

@@ -10,6 +10,9 @@ from mixupe_sklearn._signals.sound import read_sounds
 from mixupe_sklearn._signals.spectrogram import Spectrogram
 from mixupe_sklearn.adapters._signal import SignalClassifier, Signals
 
+# An axis of at most this size holds the channels of waveforms, mono or stereo.
+CHANNELS = 2
+
 
 class MixupESpeechClassifier(SignalClassifier):
     """Neural network classifier for short sounds, trained with MixupE.
@@ -97,7 +100,7 @@ class MixupESpeechClassifier(SignalClassifier):
         ``"auto"`` does so on a CUDA device that can.
     channels_last : bool or "auto", default="auto"
         Whether channels lie next to each other in memory, which convolutions run faster on;
-        ``"auto"`` does so for the modules of this package.
+        ``"auto"`` does so for the modules of this package where it is safe.
     n_workers : int, default=0
         Processes that read samples which do not lie in memory.
     distributed : bool or "auto", default="auto"
@@ -243,6 +246,13 @@ def _spectrograms(X: Any, name: str) -> torch.Tensor | None:
     n_axes = getattr(X, "ndim", 0)
     if n_axes not in (3, 4) or (n_axes == 4 and X.shape[1] != 1):
         return None
+    if min(X.shape[-2:]) <= CHANNELS:
+        first, axis = ("X[..., 0]", -1) if X.shape[-1] <= CHANNELS else ("X[:, 0]", 1)
+        raise ValueError(
+            f"Got {name} of shape {tuple(X.shape)}, but expected waveforms (n, n_values), or "
+            f"spectrograms with a height and width above {CHANNELS}; take {first}, or average the "
+            f"channels with X.mean({axis})."
+        )
     tensor = X if isinstance(X, torch.Tensor) else _as_tensor(np.asarray(X))
     tensor = tensor[:, None] if tensor.ndim == 3 else tensor
     if not tensor.is_floating_point() or not bool(torch.isfinite(tensor).all()):
