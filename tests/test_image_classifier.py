@@ -170,10 +170,60 @@ def test_a_users_module_fits_in_as_it_is(pictures):
     assert not model.net_._prepare.channels_last  # its view would fail
 
 
+WIDE = {"width": 16, "blocks": (1, 1)}
+
+
 def test_the_order_in_memory_changes_nothing_but_rounding(pictures):
-    models = [make(channels_last=last, max_epochs=1).fit(*pictures) for last in (False, True)]
+    wide = make(module_params=WIDE, max_epochs=1)
+    models = [clone(wide).set_params(channels_last=last).fit(*pictures) for last in (False, True)]
     proba = [model.predict_proba(pictures[0]) for model in models]
     np.testing.assert_allclose(*proba, atol=1e-4)
+
+
+def test_narrow_strided_convolutions_keep_the_usual_order(pictures):
+    # oneDNN issue 6035: their gradient of weights is written beyond its place, and ends a process.
+    X, y = pictures[0][:20], pictures[1][:20]
+    for params, is_last in ((TINY, False), (WIDE, True)):
+        model = make(module_params=params, max_epochs=1).fit(X, y)
+        assert model.net_._prepare.channels_last is is_last
+    with pytest.raises(ValueError, match="Got channels_last=True on a processor with a 1 x 1"):
+        make(channels_last=True).fit(X, y)
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_the_module_sees_one_order_whatever_the_picture_has(is_last):
+    prepare = Prepare([0.5] * 3, [0.25] * 3, channels_last=is_last)
+    order = torch.channels_last if is_last else torch.contiguous_format
+    channels_next = torch.zeros(2, 4, 4, 3, dtype=torch.uint8).movedim(3, 1)
+    for X in (channels_next, channels_next.contiguous()):
+        assert prepare(X, training=False).is_contiguous(memory_format=order)
+
+
+def test_a_sentence_of_a_worker_comes_alone_from_fit_and_predict(pictures):
+    X, y = pictures[0][:20].astype(float) / 255, pictures[1][:20]
+    model = make(n_workers=1, max_epochs=1).fit(Pairs(X, y))
+    spoiled = X.copy()
+    spoiled[3, 2, 2] = np.nan
+    sentence = "^Got X.3. with a pixel of nan, but expected finite numbers.$"
+    for call in (clone(model).fit, model.score, model.predict):
+        with pytest.raises(ValueError, match=sentence):
+            call(Pairs(spoiled, y))
+
+
+class WorseAndWorse(Pairs):
+    """Its pictures are spoiled once they have been read for the mean."""
+
+    n_read = 0
+
+    def __getitem__(self, number):
+        self.n_read += 1
+        return super().__getitem__(number) if self.n_read < 60 else (np.full((8, 8), np.nan), "two")
+
+
+def test_a_sentence_of_a_worker_comes_alone_in_training(pictures):
+    X, y = pictures[0][:20].astype(float) / 255, pictures[1][:20]
+    with pytest.raises(ValueError, match="^Got X.\\d+. with a pixel of nan, but expected finite"):
+        make(n_workers=1, max_epochs=9).fit(WorseAndWorse(X, y), y)
 
 
 def test_low_precision_learns_too(pictures):

@@ -4,8 +4,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import Dataset
+
+# Fewer channels than oneDNN's kernels take at once (8 with AVX2, 16 with AVX-512).
+FEW_CHANNELS = 16
 
 
 class Signals(NamedTuple):
@@ -63,8 +66,9 @@ class Prepare:
         unit = 1 if X.is_floating_point() else 255
         mean = (unit * self.mean).to(X.device, self.dtype)
         X = (X.to(self.dtype) - mean) / (unit * self.std).to(X.device, self.dtype)
-        if self.channels_last:
-            X = X.contiguous(memory_format=torch.channels_last)
+        # Said in both cases: pictures may come in either order.
+        order = torch.channels_last if self.channels_last else torch.contiguous_format
+        X = X.contiguous(memory_format=order)
         if not training or self.augment is None:
             return X
         changed = self.augment(X)
@@ -74,3 +78,25 @@ class Prepare:
                 f"{tuple(X.shape)}, the shape of what it was given."
             )
         return changed
+
+
+def is_unsafe_last(module: nn.Module) -> bool:
+    """Whether a processor may damage its memory in training with channels next to each other.
+
+    The gradient of a 1 x 1 convolution with a stride and few channels is written beyond its
+    place in that order (oneDNN issue 6035, seen with torch 2.13; to be tried anew with later ones).
+
+    Examples
+    --------
+    >>> is_unsafe_last(nn.Conv2d(4, 8, kernel_size=1, stride=2))
+    True
+    >>> is_unsafe_last(nn.Conv2d(16, 32, kernel_size=1, stride=2))
+    False
+    """
+    return any(
+        part.in_channels // part.groups < FEW_CHANNELS
+        and max(part.stride) > 1
+        and max(part.kernel_size) == 1
+        for part in module.modules()
+        if isinstance(part, nn.Conv2d)
+    )

@@ -9,7 +9,6 @@ from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
-from torch.utils.data import DataLoader
 
 from mixupe_sklearn._base import BaseMixupE, all_or_nothing
 from mixupe_sklearn._checks import Number, check_rules
@@ -19,6 +18,7 @@ from mixupe_sklearn._forward import as_logits, run_stages, stages_of
 from mixupe_sklearn._hardware import multiplications, resolve_device, threads_for
 from mixupe_sklearn._inputs import Rows, free_memory, on_device, to_numpy
 from mixupe_sklearn._labels import ClassTargets, check_holes
+from mixupe_sklearn._loading import Loader
 from mixupe_sklearn._net import MixupENet
 from mixupe_sklearn._predicting import float_type
 from mixupe_sklearn._processes import own_device, same_seed, trains_together
@@ -27,7 +27,13 @@ from mixupe_sklearn._signals.pictures import channel_statistics
 from mixupe_sklearn._tasks import with_callbacks
 from mixupe_sklearn._training import Tensors
 from mixupe_sklearn.adapters._parameters import SignalParameters
-from mixupe_sklearn.adapters._prepare import Part, Prepare, Signals
+from mixupe_sklearn.adapters._prepare import (
+    FEW_CHANNELS,
+    Part,
+    Prepare,
+    Signals,
+    is_unsafe_last,
+)
 from mixupe_sklearn.modules import NAMED
 
 # Signals that are predicted at once: what the layers make of them is many times their own size.
@@ -290,17 +296,29 @@ class SignalClassifier(SignalParameters, ClassTargets, ClassifierMixin, BaseMixu
 
     def _equip(self, net: Any) -> None:
         """Tell a net how inputs are made ready, and in which precision and order it computes."""
-        is_last = self.channels_last
-        if is_last == "auto":
-            # A module of one's own may rely on the usual order, as flattening by ``view`` does.
-            is_ours = type(net.module_).__module__.startswith("mixupe_sklearn.modules.")
-            is_last = is_ours and torch.device(net.device).type in ("cpu", "cuda")
+        is_last = self._is_last(net)
         if is_last:
             net.module_.to(memory_format=torch.channels_last)
         augment = self._make_augmentation()
         net._prepare = Prepare(self.X_mean_, self.X_std_, float_type(net), augment, is_last)
         net._precision = torch.bfloat16 if self._is_low_precision(net) else None
         net._n_workers = self.n_workers
+
+    def _is_last(self, net: Any) -> bool:
+        """Whether channels lie next to each other in memory."""
+        device = torch.device(net.device).type
+        is_unsafe = device == "cpu" and is_unsafe_last(net.module_)
+        if self.channels_last == "auto":
+            # A module of one's own may rely on the usual order, as flattening by ``view`` does.
+            is_ours = type(net.module_).__module__.startswith("mixupe_sklearn.modules.")
+            return is_ours and device in ("cpu", "cuda") and not is_unsafe
+        if self.channels_last and is_unsafe:
+            raise ValueError(
+                f"Got channels_last=True on a processor with a 1 x 1 convolution with a stride "
+                f"whose inputs have fewer than {FEW_CHANNELS} channels, but expected 'auto' or "
+                f"False: torch may damage the memory of the process there."
+            )
+        return self.channels_last
 
     def _is_low_precision(self, net: Any) -> bool:
         if self.amp != "auto":
@@ -343,7 +361,7 @@ class SignalClassifier(SignalParameters, ClassTargets, ClassifierMixin, BaseMixu
             return iter(data.split(ROWS_AT_ONCE))
         # With a generator of its own: torch's global one is left as found.
         how = {"num_workers": self.n_workers, "generator": torch.Generator()}
-        return iter(DataLoader(data, batch_size=ROWS_AT_ONCE, **how))
+        return iter(Loader(data, batch_size=ROWS_AT_ONCE, **how))
 
 
 def _by(shape: tuple[int, ...]) -> str:
