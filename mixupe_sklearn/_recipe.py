@@ -131,7 +131,8 @@ class Recipe:
             and CoAtNet (1 at least, each as wide as ever). A warm-up stays the same share of all
             steps. The average of weights forgets over the same share of the training: its rate is
             raised to the power ``1 / scale``. All else stays: depth, batches, learning rate, decay,
-            alpha, eta and the size of pictures.
+            alpha, eta and the size of pictures. A trial of an ImageNet recipe on a processor needs
+            a smaller ``batch_size`` and ``image_size`` too.
         method : {"mixupe", "mixup", "erm", "erm+penalty"}, default="mixupe"
             Which of the paper's methods.
         **overrides

@@ -19,6 +19,14 @@ ETA_NOTE = (
 )
 AUGMENT_NOTE = "The paper names no augmentation; {} was taken."
 CROP_FLIP = AUGMENT_NOTE.format("the usual padding by 4 with a random crop and flip")
+STRETCH_NOTE = (
+    "The paper does not say how pictures are brought to one size; here they are stretched to "
+    "224 x 224, in training before the random crop, at test time without a centre crop."
+)
+BATCH_NORM_NOTE = (
+    "The paper's BatchNorm statistics are those of the whole batch; several processes have those "
+    "of each one's portion, unless a module with torch's SyncBatchNorm is passed."
+)
 METHODS = ("erm", "mixup", "mixupe")
 
 
@@ -68,6 +76,8 @@ def _imagenet(module: str, figures: Mapping[str, Figures], **others: Any) -> Rec
         notes=(
             "The paper does not give the length of the warm-up; 10,000 steps were taken.",
             AUGMENT_NOTE.format("a random resized crop with a flip"),
+            STRETCH_NOTE,
+            *(() if module == "vit-b16" else (BATCH_NORM_NOTE,)),  # it has no BatchNorm
         ),
         batch_size=4096,
         n_steps=100_000,
