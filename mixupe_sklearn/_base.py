@@ -320,7 +320,7 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
         if head is None:
             raise ValueError(
                 f"Got a module with {n_outputs} outputs, but expected {self._n_outputs()} for "
-                f"these targets: module_params may tell it."
+                f"these targets; set their number in module_params."
             )
         set_head(net, head)
         return net

@@ -230,11 +230,12 @@ def agreed(when: str | Callable[[], str]) -> Iterator[None]:
 
     Examples
     --------
-    >>> with agreed("in epoch 3"):
-    ...     raise KeyboardInterrupt
-    Traceback (most recent call last):
-        ...
-    KeyboardInterrupt
+    >>> try:
+    ...     with agreed("in epoch 3"):
+    ...         raise KeyboardInterrupt
+    ... except KeyboardInterrupt:
+    ...     print("training ends here")
+    training ends here
     """
     own: BaseException | None = None
     try:

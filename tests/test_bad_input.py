@@ -70,7 +70,7 @@ def test_every_rule_is_checked_in_fit_with_its_sentence(iris, estimator_class, n
         ),
         (
             {"module_params": {"n_outputs": 7}},
-            "Got a module with 7 outputs, but expected 3 for these targets.",
+            "Got a module with 7 outputs, but expected 3 for these targets; set their number in module_params.",
         ),
         (
             {"class_weight": "even"},

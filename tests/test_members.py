@@ -802,8 +802,8 @@ def test_passes_at_predict_have_fewer_rows_the_more_members_there_are(iris, monk
         assert {n for n, _ in passes} == {n_members}
         assert max(n * n_rows for n, n_rows in passes) <= _inputs.MAX_ROWS
         assert len(passes) >= len(many) * n_members / _inputs.MAX_ROWS
-        # A row's company changes nothing.
-        assert np.array_equal(proba[-150:], classifier.predict_proba(X))
+        # A row's company changes nothing but rounding, on some processors.
+        np.testing.assert_allclose(proba[-150:], classifier.predict_proba(X), rtol=1e-5)
 
 
 def test_wide_rows_are_examined_a_few_at_a_time(iris, monkeypatch):
