@@ -1,4 +1,4 @@
-"""What several processes compare before they train a network together."""
+"""What several processes compare and check before they train a network together."""
 
 import zlib
 from collections.abc import Mapping
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from skorch.callbacks import BatchScoring, EpochScoring
 
 from mixupe_sklearn._batches import Batches
 from mixupe_sklearn._criterion import METHOD_RULES
@@ -90,3 +91,26 @@ def check_batch_norm(criterion: Any, n_rows: int, n_processes: int) -> None:
             f"penalty_fraction={criterion.penalty_fraction}, but expected at least two rows a "
             f"process and pass for a module with BatchNorm; raise batch_size."
         )
+
+
+def check_together(net: Any) -> None:
+    """Raise one sentence where a net is set up for what processes cannot do together."""
+    if net.accelerator.gradient_accumulation_steps > 1 or net.accelerator.scaler is not None:
+        raise ValueError(
+            "Got an accelerator with gradient accumulation or float16, but expected neither: take "
+            "a larger batch_size, and mixed_precision='bf16' or 'no'."
+        )
+    criterion = net.criterion_
+    if criterion.mix_at == "hidden" and criterion.has_penalty and criterion.penalty != "logit":
+        raise ValueError(
+            f"Got penalty={criterion.penalty!r} with mix_at='hidden' in "
+            f"{net.accelerator.num_processes} processes, but expected penalty='logit' or "
+            f"mix_at='input', since no process knows the mean of all hidden states."
+        )
+    for name, callback in net.callbacks_:
+        is_scoring = isinstance(callback, (EpochScoring, BatchScoring))
+        if is_scoring and callback.on_train and callback.use_caching:
+            raise ValueError(
+                f"Got the callback {name} with on_train=True and use_caching=True, but expected "
+                f"use_caching=False, since each process predicts only its portion of a batch."
+            )

@@ -17,13 +17,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from skorch.callbacks import BatchScoring, EpochScoring
 from skorch.hf import AccelerateMixin
 from torch import Tensor, nn
 from torch import distributed as dist
 from torch.utils.data import DataLoader
 
-from mixupe_sklearn._alike import check_batch_norm, data_of, settings_of
+from mixupe_sklearn._alike import check_batch_norm, check_together, data_of, settings_of
 from mixupe_sklearn._batches import Batches
 from mixupe_sklearn._callbacks import EpochHook
 from mixupe_sklearn._criterion import LossParts
@@ -107,29 +106,6 @@ class _Company:
             )
 
 
-def _check_settings(net: Any) -> None:
-    """Raise one sentence where a net is set up for what processes cannot do together."""
-    if net.accelerator.gradient_accumulation_steps > 1 or net.accelerator.scaler is not None:
-        raise ValueError(
-            "Got an accelerator with gradient accumulation or float16, but expected neither: take "
-            "a larger batch_size, and mixed_precision='bf16' or 'no'."
-        )
-    criterion = net.criterion_
-    if criterion.mix_at == "hidden" and criterion.has_penalty and criterion.penalty != "logit":
-        raise ValueError(
-            f"Got penalty={criterion.penalty!r} with mix_at='hidden' in "
-            f"{net.accelerator.num_processes} processes, but expected penalty='logit' or "
-            f"mix_at='input', since no process knows the mean of all hidden states."
-        )
-    for name, callback in net.callbacks_:
-        is_scoring = isinstance(callback, (EpochScoring, BatchScoring))
-        if is_scoring and callback.on_train and callback.use_caching:
-            raise ValueError(
-                f"Got the callback {name} with on_train=True and use_caching=True, but expected "
-                f"use_caching=False, since each process predicts only its portion of a batch."
-            )
-
-
 class _Together(_Mixin):
     """Lets a net of ours train in several processes; outside of training it is as it was."""
 
@@ -201,7 +177,7 @@ class _Together(_Mixin):
         try:
             with clear_loss(self._moment):
                 check_same(settings_of(self, n_epochs))
-                _check_settings(self)
+                check_together(self)
                 seed = self._same_draws()
                 self._company = _Company(self.accelerator, self.module_, self.criterion_, seed)
                 self._n_processes = self.accelerator.num_processes
@@ -264,6 +240,15 @@ class _Together(_Mixin):
                 f"read their own rows, but expected a multiple of {self._n_processes}."
             )
         return self.accelerator.prepare(iterator)
+
+    def n_batches(self, dataset: Any) -> int:
+        """How many steps an epoch takes of the processes that will share them."""
+        found = self._n_processes
+        try:
+            self._n_processes = self._met().num_processes
+            return super().n_batches(dataset)
+        finally:
+            self._n_processes = found
 
     def get_split_datasets(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
         """Rows to train on and rows to validate with, the same in all processes."""

@@ -126,13 +126,19 @@ class _MixupEStep(_Net):
         X, y, indices = rows
         return Batches(X, y, indices=indices, **params)
 
+    def n_batches(self, dataset: Any) -> int:
+        """How many steps an epoch takes."""
+        return len(self.get_iterator(dataset, training=True))
+
     def _loader(self, dataset: Any, params: dict[str, Any]) -> Loader:
         """A DataLoader; that of an estimator has the batches that rows in memory would have."""
         plain = {key: params[key] for key in params if key not in _BATCHES_ONLY}
         if self._n_workers is None:
             return Loader(dataset, **plain)
-        # Workers stay from epoch to epoch, and read ahead.
-        how: dict[str, Any] = {"num_workers": self._n_workers}
+        # Workers stay from epoch to epoch, and read ahead. Their seeds follow from the seed that
+        # training has, without a draw that rows in memory would not make.
+        own = torch.Generator().manual_seed(torch.initial_seed())
+        how: dict[str, Any] = {"num_workers": self._n_workers, "generator": own}
         how["persistent_workers"] = self._n_workers > 0
         how["pin_memory"] = torch.device(self.device).type == "cuda"
         if self._n_processes > 1:  # each reads its own portion of a batch

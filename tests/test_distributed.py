@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -221,6 +222,15 @@ def test_a_process_whose_peer_is_killed_ends_with_a_sentence(tmp_path):
 
 def test_alone_the_distributed_net_is_the_plain_one():
     assert_same(trained({}, is_together=True), trained({}, is_together=False), 0)
+
+
+def test_steps_are_counted_as_the_processes_will_take_them(monkeypatch):
+    net = DistributedNet(small_mlp(batch_norm=True), batch_size=6, train_split=None).initialize()
+    dataset = net.get_dataset(*(part[:21] for part in rows()))
+    assert net.n_batches(dataset) == 4
+    monkeypatch.setattr(net, "_met", lambda: SimpleNamespace(num_processes=2))
+    assert net.n_batches(dataset) == 3  # the last three rows are too few for two processes
+    assert net._n_processes == 1
 
 
 def test_several_processes_are_asked_for_where_there_is_one():

@@ -83,7 +83,7 @@ MAY_IMPORT_SKLEARN = {
 }
 MAY_IMPORT_OPTUNA = {"search"}  # and all of _search
 MAY_IMPORT_SKORCH = {
-    *("_net", "_callbacks", "_skorch_data", "_distributed", "callbacks", "_recipe"),
+    *("_net", "_callbacks", "_skorch_data", "_alike", "_distributed", "callbacks", "_recipe"),
 }
 
 
