@@ -20,7 +20,7 @@ from mixupe_sklearn._inputs import Rows, check_finite, mean_of_rows
 from mixupe_sklearn._members import Exam, train_members
 from mixupe_sklearn._predicting import n_module_outputs, predicted
 from mixupe_sklearn._processes import is_main
-from mixupe_sklearn._random import alone, new_seed, seeded, streams_of
+from mixupe_sklearn._random import alone, new_seed, remember_streams, seeded, streams_of
 from mixupe_sklearn._schedule import n_epochs_for
 from mixupe_sklearn._settings import FIXED, MODULES, check_settings, of_member
 from mixupe_sklearn._tasks import CallbackSupportMixin, FitTasks
@@ -53,10 +53,12 @@ def all_or_nothing(method):
     @functools.wraps(method)
     def guarded(self, *args, **kwargs):
         before = dict(vars(self))
+        take_back = remember_streams(before.get("_streams", ()))
         try:
             return method(self, *args, **kwargs)
         except BaseException:
             restore(self, before)
+            take_back()
             raise
 
     return guarded

@@ -6,7 +6,7 @@ the time of a fit and put back as found.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
@@ -88,6 +88,27 @@ def streams_of(seed: int | None, n_networks: int) -> list[Streams]:
     """
     root = np.random.default_rng(seed)
     return [Streams(*root.spawn(len(Streams._fields))) for _ in range(n_networks)]
+
+
+def remember_streams(streams: Iterable[Streams]) -> Callable[[], None]:
+    """Return a function that takes generators back to where they are now.
+
+    Examples
+    --------
+    >>> streams = streams_of(0, n_networks=1)
+    >>> undo = remember_streams(streams)
+    >>> first = streams[0].order.random()
+    >>> undo()
+    >>> streams[0].order.random() == first
+    True
+    """
+    states = [(rng, rng.bit_generator.state) for own in streams for rng in own]
+
+    def undo() -> None:
+        for rng, state in states:
+            rng.bit_generator.state = state
+
+    return undo
 
 
 def generator_like_torch(random_state: int | np.random.Generator | None) -> np.random.Generator:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Subset
+from torch.utils.data import Dataset, Subset
 
 from mixupe_sklearn._callbacks import EpochBar, EpochHook, Stopper, is_callback
 from mixupe_sklearn._checks import warn_user
@@ -42,7 +42,23 @@ def _module_arguments(
 ) -> dict:
     """The module's own parameters, and the widths that it has arguments for."""
     known = {name: width for name, width in widths.items() if _accepts(module, name)}
+    _check_names(module, module_params or {}, "module_params")
     return {**known, **(module_params or {})}
+
+
+def _check_names(function: Callable[..., Any], given: Mapping[str, Any], name: str) -> None:
+    """Raise one sentence where a function has no such argument, as far as it tells."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return
+    known = [one.name for one in parameters]
+    unknown = [key for key in given if key not in known]
+    if unknown and not any(one.kind is one.VAR_KEYWORD for one in parameters):
+        raise ValueError(
+            f"Got {name} with {unknown[0]!r}, but expected arguments of "
+            f"{getattr(function, '__name__', function)}: {', '.join(known)}."
+        )
 
 
 def _optimizer_arguments(optimizer: Callable[..., Any], settings: Mapping[str, Any]) -> dict:
@@ -54,6 +70,7 @@ def _optimizer_arguments(optimizer: Callable[..., Any], settings: Mapping[str, A
                 f"expected 0, since that optimizer has none."
             )
         decay = {}
+    _check_names(optimizer, settings["optimizer_params"] or {}, "optimizer_params")
     return {**decay, **(settings["optimizer_params"] or {})}
 
 
@@ -145,7 +162,7 @@ def compile_net(net: Any, train: Rows, tensors: MakeTensors) -> None:
             "module does not have; the module runs as it is."
         )
         return
-    few = Rows(train.X[:2], train.targets[:2], None)
+    few = Rows(first_rows(train.X), train.targets[:2], None)
     X, y = (rows[:].to(torch.device(net.device)) for rows in tensors(few)[:2])
     X = net._prepared(X, training=True)
     # Mixing between stages calls these one by one.
@@ -155,6 +172,13 @@ def compile_net(net: Any, train: Rows, tensors: MakeTensors) -> None:
         [part for part in parts if isinstance(part, torch.nn.Module)],
         lambda: criterion(module.train(), X, y).loss.backward(),
     )
+
+
+def first_rows(X: Any) -> Any:
+    """The first two rows, for a trial; those of a Dataset are read and stacked."""
+    if not isinstance(X, Dataset):
+        return X[:2]
+    return torch.stack([X[number] for number in range(min(2, len(X)))])  # type: ignore[arg-type]
 
 
 def rows_a_pass(net: Any, n_rows: int) -> int:
@@ -203,7 +227,7 @@ def train_net(
             if settings["compile"]:
                 compile_net(net, train, tensors)
             dataset, net.train_split = _datasets(train, valid, tensors)
-            n_steps = epochs * len(net.get_iterator(dataset, training=True))
+            n_steps = epochs * net.n_batches(dataset)
             net.set_schedule(rate_factors(schedule, n_steps))
             net.max_epochs = max(settings["max_epochs"], epochs)  # a callback may plan by it
             net.partial_fit(dataset, None, epochs=epochs)
@@ -241,13 +265,29 @@ def remember(net: Any, *, is_new: bool = False) -> Callable[[], None]:
     parts = (net.module_, net.optimizer_)
     states = [copy.deepcopy(part.state_dict()) for part in parts]
     n_epochs = len(net.history)
+    users = [callback for name, callback in net.callbacks_ if name not in (STOPPER, BAR, HOOK)]
+    values = [_copied(vars(callback)) for callback in users]
 
     def undo() -> None:
         for part, state in zip(parts, states, strict=True):
             part.load_state_dict(state)
+        for callback, before in zip(users, values, strict=True):
+            vars(callback).clear()
+            vars(callback).update(before)
         del net.history[n_epochs:]
 
     return undo
+
+
+def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What a callback keeps, with tensors of its own, which training writes into."""
+
+    def copied(value: Any) -> Any:
+        if isinstance(value, list):
+            return [copied(item) for item in value]
+        return value.clone() if isinstance(value, Tensor) else value
+
+    return {name: copied(value) for name, value in values.items()}
 
 
 def check_weights(net: Any) -> None:
