@@ -202,13 +202,22 @@ def test_files_of_sounds_are_found_and_split_by_speaker(tmp_path):
     assert all(word in path for word, path in zip(parts.y_test, parts.X_test, strict=True))
 
 
+def save_arrays(path, n_labels=40, width=8):
+    """Arrays of 60 pictures and labels, which need not fit together."""
+    labels = np.arange(60) % 2
+    arrays = {"x_train": np.zeros((40, 8, 8)), "x_test": np.zeros((20, 8, width))}
+    np.savez(path, y_train=labels[:n_labels], y_test=labels[n_labels:], **arrays)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda path: np.savez(path, x_train=[1]), "without y_train, x_test, y_test"),
         (lambda path: path.write_bytes(b"PK nothing"), "expected a readable .npz file"),
+        (lambda path: save_arrays(path, n_labels=30), "expected a label for each picture"),
+        (lambda path: save_arrays(path, width=9), "and pictures of one shape"),
     ],
-    ids=["arrays missing", "no npz"],
+    ids=["arrays missing", "no npz", "labels of others", "two sizes"],
 )
 def test_a_file_that_is_no_data_set_is_refused(tmp_path, make, message):
     make(tmp_path / "x.npz")

@@ -15,6 +15,7 @@ from torch import nn
 from mixupe_sklearn import MixupEImageClassifier, MixupELoss, MixupESearchCV
 from mixupe_sklearn._schedule import rate_factors
 from mixupe_sklearn.adapters._prepare import Prepare
+from mixupe_sklearn.callbacks import PolyakAverage, WarmupCosine
 from mixupe_sklearn.modules import PreActResNet
 
 TINY = {"width": 8, "blocks": (1, 1)}
@@ -282,10 +283,70 @@ def test_early_stopping_keeps_the_best_epoch(pictures):
 def test_a_dataset_is_learned_to_the_bit_as_its_arrays_are(pictures, n_workers):
     X, y = pictures[0][:151], pictures[1][:151]  # a last row that joins the batch before it
     data = Pairs(X, y.tolist())
-    model = make(n_workers=n_workers, max_epochs=1).fit(data)
-    assert are_equal(model, make(max_epochs=1).fit(X, y))
+    how = {"augment": "flip", "max_epochs": 2}  # which draws in every batch
+    model = make(n_workers=n_workers, **how).fit(data)
+    assert are_equal(model, make(**how).fit(X, y))
     np.testing.assert_array_equal(model.predict_proba(data), model.predict_proba(X))
     assert model.score(data) == model.score(X, y)
+
+
+def test_a_dataset_can_be_compiled_for(pictures, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        "mixupe_sklearn._training.compile_module", lambda module, parts, trial: seen.append(trial())
+    )
+    make(compile=True, max_epochs=1).fit(Pairs(*pictures))
+    assert seen == [None]
+
+
+class Fails(Callback):
+    """Fails in the midst of an epoch, on request."""
+
+    is_on = False
+
+    def on_batch_end(self, net, training=None, **kwargs):
+        if Fails.is_on and len(net.history[-1]["batches"]) == 3:
+            raise OSError("No luck.")
+
+
+def test_a_training_that_fails_goes_on_as_if_it_had_not_been(pictures, monkeypatch):
+    X, y = pictures
+    callbacks = [WarmupCosine(n_warmup=0.2), PolyakAverage(rate=0.9), Fails()]
+    how = {"augment": "flip", "lr_schedule": "constant", "max_epochs": 6}
+    model = make(callbacks=callbacks, **how)
+    for _ in range(2):
+        model.partial_fit(X, y, classes=np.unique(y))
+    undisturbed = pickle.loads(pickle.dumps(model))
+    monkeypatch.setattr(Fails, "is_on", True)
+    with pytest.raises(OSError, match="No luck."):
+        model.partial_fit(X, y)
+    monkeypatch.setattr(Fails, "is_on", False)
+    assert are_equal(model.partial_fit(X, y), undisturbed.partial_fit(X, y))
+
+
+def test_what_pictures_mean_is_settled_in_fit(pictures):
+    X, y = pictures[0].astype(float), pictures[1]
+    model = make(value_range=(0, 255), max_epochs=1, warm_start=True).fit(X, y)
+    before = model.predict_proba(X)
+    model.set_params(value_range=(0, 1000), image_size=(4, 4))
+    np.testing.assert_array_equal(model.predict_proba(X), before)
+    with pytest.raises(ValueError, match="Got a new value of image_size, but expected that"):
+        model.fit(X, y)
+
+
+def test_a_folder_with_one_of_the_classes_is_scored(fitted, pictures, tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    (tmp_path / "one").mkdir()
+    for number in np.flatnonzero(pictures[1] == "one")[:3]:
+        image.fromarray(pictures[0][number]).save(tmp_path / "one" / f"{number}.png")
+    assert 0 <= fitted.score(tmp_path) <= 1
+    with pytest.raises(ValueError, match="with one class only, 'one', but expected two."):
+        clone(fitted).fit(tmp_path)
+
+
+def test_an_augmentation_that_gives_nothing_is_refused(pictures):
+    with pytest.raises(TypeError, match="Got NoneType from augment, but expected a tensor of"):
+        make(augment=lambda batch: None).fit(*pictures)
 
 
 def test_weights_travel_with_a_dataset(pictures):
@@ -426,11 +487,43 @@ WRONG = {
     ),
     "no labels": (
         lambda model, X: clone(model).fit(X),
-        "Got y=None and an X without labels, but expected labels in y, a folder of class folders, or a Dataset of pairs",
+        "Got y=None and an X without labels, but expected labels in y, or a folder of class folders, or a Dataset of pairs",
     ),
     "a dataset without labels": (
         lambda model, X: clone(model).fit(Pairs(X, [None] * len(X))),
         "Got y=None and an X without labels",
+    ),
+    "a dataset in which one label is missing": (
+        lambda model, X: clone(model).fit(Pairs(X, [0, 1, None] * 100)),
+        r"Got X\[2\] without a label, but expected one, as X\[0\] has.",
+    ),
+    "one label for all": (
+        lambda model, X: clone(model).fit(X, 3),
+        "Got y=3, but expected an array of labels, one for each sample.",
+    ),
+    "a word for labels": (
+        lambda model, X: clone(model).fit(X, "abc"),
+        "Got y='abc', but expected an array of labels, one for each sample.",
+    ),
+    "a dataset for labels": (
+        lambda model, X: clone(model).fit(X, Pairs(X, X)),
+        "Got y=Pairs, but expected an array of labels, one for each sample.",
+    ),
+    "validation labels of another number": (
+        lambda model, X: clone(model).fit(X, np.arange(300) % 2, X_val=X[:5], y_val=[0, 1]),
+        "Got X_val of 5 samples and y_val of 2 labels, but expected as many labels as samples.",
+    ),
+    "an unknown argument of the module": (
+        lambda model, X: (
+            clone(model).set_params(module_params={"widht": 8}).fit(X, np.arange(300) % 2)
+        ),
+        "Got module_params with 'widht', but expected arguments of .*: n_outputs, .*width, ",
+    ),
+    "an unknown argument of the optimizer": (
+        lambda model, X: (
+            clone(model).set_params(optimizer_params={"beta": 8}).fit(X, np.arange(300) % 2)
+        ),
+        "Got optimizer_params with 'beta', but expected arguments of Adam: params, lr, betas, ",
     ),
     "a missing label": (
         lambda model, X: clone(model).fit(X, ["a", "b", None] * 100),
@@ -456,7 +549,7 @@ WRONG = {
     ),
     "too few labels": (
         lambda model, X: clone(model).fit(X, [1, 2]),
-        "inconsistent numbers of samples",
+        "Got X of 300 samples and y of 2 labels, but expected as many labels as samples.",
     ),
     "an odd switch": (
         lambda model, X: clone(model).set_params(amp="yes").fit(X, np.arange(300) % 2),

@@ -148,6 +148,32 @@ def test_a_pickle_that_is_no_dict_is_refused(tmp_path):
         load_cifar(tmp_path)
 
 
+def test_cifar_that_python_3_wrote_with_names_of_text_is_read(tmp_path):
+    write_cifar10(tmp_path)
+    for path in tmp_path.iterdir():
+        content = pickle.loads(path.read_bytes())
+        content = {key.decode(): value for key, value in content.items()}
+        if "label_names" in content:
+            content["label_names"] = [name.decode() for name in content["label_names"]]
+        write(path, content)
+    assert load_cifar(tmp_path).classes[3] == "cat"
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("batches.meta", {b"num_vis": 1}, "without 'label_names', but expected the names of"),
+        ("test_batch", {b"labels": ["a", "b"]}, "type <U1, but expected bytes .* whole numbers"),
+        ("test_batch", {b"labels": [77, -3]}, "labels from -3 to 77, but expected 0 to 9"),
+    ],
+)
+def test_classes_of_cifar_that_cannot_be_are_refused(tmp_path, file, content, message):
+    write_cifar10(tmp_path)
+    write(tmp_path / file, {b"data": rows_of(draw(2)), **content})
+    with pytest.raises(ValueError, match=message):
+        load_cifar(tmp_path)
+
+
 def test_an_unknown_cifar_is_refused(tmp_path):
     with pytest.raises(
         ValueError, match="Got name='cifar1', but expected one of 'cifar10', 'cifar100'."

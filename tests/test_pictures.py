@@ -618,7 +618,21 @@ def test_a_folder_that_is_no_folder_of_classes_is_refused(folder, change, messag
     assert message in str(caught.value)
 
 
+def test_a_link_in_circles_is_followed_once(folder):
+    (folder / "cat" / "again").symlink_to(folder / "cat", target_is_directory=True)
+    assert len(read_images(folder).data) == len(EXPECTED)
+
+
+def test_pictures_without_pixels_and_pairs_are_refused():
+    with pytest.raises(ValueError, match=r"Got X\[1\] of size \(0, 3\), but expected some pixels."):
+        read_images([Image.new("L", (3, 3)), Image.new("L", (3, 0))])
+    with pytest.raises(ValueError, match=r"Got X\[0\], a pair, but expected a picture alone; give"):
+        read_images([(picture, 1) for picture in COLOURS])
+
+
 def test_a_path_that_is_no_folder_is_refused(folder, paths):
+    with pytest.raises(FileNotFoundError, match="Got X='', but expected the path of a folder, or"):
+        read_images("")
     with pytest.raises(
         FileNotFoundError,
         match="Got X='no such folder', but expected a folder that is there, or a list of files; the current",

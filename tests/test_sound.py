@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shutil
 import struct
 import sys
 
@@ -222,6 +223,37 @@ def test_one_word_is_enough_where_no_labels_are_wanted(words):
         read_sounds(words)
 
 
+@pytest.mark.parametrize(
+    "X", [3.0, None, {"a": 1}, iter("ab")], ids=["number", "none", "dict", "iterator"]
+)
+def test_what_is_no_list_is_refused_by_its_type(X):
+    with pytest.raises(TypeError, match=f"Got X of type {type(X).__name__}, but expected a list"):
+        read_sounds(X)
+
+
+def test_an_empty_path_is_not_the_current_folder():
+    with pytest.raises(FileNotFoundError, match="Got X='', but expected the path of a folder"):
+        read_sounds("")
+
+
+def test_rates_that_cannot_be_are_refused(write):
+    path = write(as_type(tone(), "int16"))
+    content = bytearray(path.read_bytes())
+    content[24:32] = bytes(8)  # the rates of values and of bytes
+    path.write_bytes(bytes(content))
+    with pytest.raises(
+        ValueError, match="a.wav' with 0 values a second, but expected 1 to 1000000"
+    ):
+        read_sounds([path]).waves[0]
+    with pytest.raises(ValueError, match="Got rate of X.0.=2147483647, but expected a whole"):
+        read_sounds([(2**31 - 1, np.zeros(10))])
+
+
+def test_one_word_is_enough_where_it_is_said(words):
+    shutil.rmtree(words / "no")
+    assert read_sounds(words, n_words=1).labels.tolist() == ["yes", "yes"]
+
+
 def test_an_empty_folder_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"Got X_val=.* with no word folder in it, but expected"):
         read_sounds(tmp_path, name="X_val")
@@ -260,8 +292,6 @@ ODD = {
     "one wave": (np.zeros(100), r"Got X of shape \(100,\), .* put a single waveform in a list."),
     "numbers": ([0.1, 0.2], r"Got X\[0\] of type float, but expected a waveform, a file or"),
     "one pair": ((16000, np.zeros(9)), r"Got X\[0\] of type int, but .* single sound in a list."),
-    "a number": (3.0, r"Got X of shape \(\), but"),
-    "None": (None, r"Got X of shape \(\), but"),
     "blocks": (np.zeros((2, 3, 100)), r"Got X of shape \(2, 3, 100\), but expected one waveform"),
     "stereo": (np.zeros((100, 2)), r"Got X of shape \(100, 2\), .* average channels"),
     "stereo row": (

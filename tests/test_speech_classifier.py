@@ -120,7 +120,19 @@ WRONG = {
     "no labels": (lambda model, X: clone(model).fit(X), "Got y=None and an X without labels"),
     "spectrograms with holes": (
         lambda model, X: model.predict(np.full((2, 160, 101), np.nan)),
-        "Got X of torch.float32 in 3 dimensions, but expected spectrograms of finite floats",
+        "Got X with values that are NaN or infinite, but expected finite spectrograms.",
+    ),
+    "complex spectrograms": (
+        lambda model, X: model.predict(np.full((2, 160, 101), 1j)),
+        "Got X of complex128 in 3 dimensions, but expected spectrograms of real floats",
+    ),
+    "many channels of whole numbers": (
+        lambda model, X: clone(model).fit(np.zeros((2, 16, 8000), dtype=np.int16), ["a", "b"]),
+        "Got X of int16 in 3 dimensions, but expected spectrograms of real floats",
+    ),
+    "sparse spectrograms": (
+        lambda model, X: model.predict(torch.ones(2, 160, 101).to_sparse()),
+        "Got X of torch.sparse_coo in 3 dimensions, but expected spectrograms of real floats",
     ),
     "spectrograms of another size": (
         lambda model, X: model.predict(np.zeros((2, 80, 101))),
@@ -143,6 +155,24 @@ WRONG = {
         "Got sampling_rate=0, but expected",
     ),
 }
+
+
+def test_a_dataset_of_sounds_is_refused(fitted, sounds):
+    pairs = torch.utils.data.TensorDataset(torch.zeros(2, 800))
+    with pytest.raises(TypeError, match="Got X of type TensorDataset, but expected a list of wave"):
+        clone(fitted).fit(pairs)
+    with pytest.raises(ValueError, match="in y, or a folder of word folders.$"):
+        clone(fitted).fit(sounds[0])
+
+
+def test_the_rate_is_settled_in_fit_and_gradients_do_not_matter(fitted, sounds, spectrograms):
+    model, before = pickle.loads(pickle.dumps(fitted)), fitted.predict_proba(sounds[0])
+    model.set_params(sampling_rate=8000)
+    np.testing.assert_array_equal(model.predict_proba(sounds[0]), before)
+    with pytest.raises(ValueError, match="Got a new value of sampling_rate, but expected that"):
+        model.partial_fit(*sounds)
+    tracked = torch.from_numpy(spectrograms).requires_grad_()
+    assert fitted.predict(tracked).shape == (len(spectrograms),)
 
 
 @pytest.mark.parametrize("what", WRONG)

@@ -142,6 +142,14 @@ def load_npz(path: pathlib.Path) -> Signals:
             f"Got {path} without {', '.join(missing)}, but expected the arrays {', '.join(ARRAYS)}."
         )
     X_train, y_train, X_test, y_test = (found[name] for name in ARRAYS)
+    shapes = {name: found[name].shape for name in ARRAYS}
+    if (len(X_train), len(X_test)) != (len(y_train), len(y_test)) or X_train.shape[
+        1:
+    ] != X_test.shape[1:]:
+        raise ValueError(
+            f"Got {path} with arrays of the shapes {shapes}, but expected a label for each "
+            f"picture, and pictures of one shape."
+        )
     X, y = np.concatenate([X_train, X_test]), np.concatenate([y_train, y_test])
     return Signals(path.stem, "image", X, y, n_train=len(y_train))
 

@@ -33,8 +33,15 @@ def read_item(item: Any, where: str, n_channels: int | None) -> Tensor:
     torch.Size([1, 3, 8, 6])
     """
     if is_picture(item):
+        if 0 in item.size:
+            raise ValueError(f"Got {where} of size {item.size[::-1]}, but expected some pixels.")
         return torch.from_numpy(to_array(item, where, n_channels)).permute(2, 0, 1)[None]
     if isinstance(item, (list, tuple)):
+        if len(item) == 2 and (is_picture(item[0]) or getattr(item[0], "ndim", 0) > 1):
+            raise ValueError(
+                f"Got {where}, a pair, but expected a picture alone; give labels in y, or a torch "
+                f"Dataset of pairs."
+            )
         item = _from_lists(item, where)
     if not isinstance(item, (np.ndarray, Tensor)):
         raise TypeError(
@@ -91,6 +98,8 @@ class DatasetImages(Dataset):
         Its items are pictures, or pairs that begin with one.
     image_size, value_range, float_range, n_channels, name
         As in ``read_images``.
+    told : str
+        How one knows what floats mean, where ``value_range`` does not say it.
 
     Attributes
     ----------
@@ -117,6 +126,7 @@ class DatasetImages(Dataset):
         float_range: Range = (0.0, 1.0),
         n_channels: int | None = None,
         name: str = "X",
+        told: str = ", as floats of a Dataset have",
     ):
         self.dataset = dataset
         self.image_size = image_size
@@ -124,6 +134,7 @@ class DatasetImages(Dataset):
         self.float_range = float_range
         self.n_channels = n_channels
         self.name = name
+        self.told = told if value_range is None else AS_GIVEN
         item = _picture_of(dataset[0])
         first = self._ready(item, 0)
         if is_picture(item):
@@ -146,8 +157,7 @@ class DatasetImages(Dataset):
         # The bytes of a picture mean what they always mean.
         span = None if is_picture(item) else self.value_range
         span = self.float_range if image.is_floating_point() else span
-        told = AS_GIVEN if self.value_range is not None else ", as floats of a Dataset have"
-        return resize(to_unit(image, lambda _: where, span, told), self.image_size)[0]
+        return resize(to_unit(image, lambda _: where, span, self.told), self.image_size)[0]
 
 
 def _picture_of(item: Any) -> Any:
@@ -191,7 +201,12 @@ def find_labels(dataset: Any, n_workers: int = 0, name: str = "X") -> np.ndarray
     if _Labels(dataset)[0] is None:
         return None
     labels = [label for batch in batches(_Labels(dataset), n_workers, list) for label in batch]
-    return None if any(label is None for label in labels) else _as_array(labels, name)
+    without = next((number for number, label in enumerate(labels) if label is None), None)
+    if without is not None:
+        raise ValueError(
+            f"Got {name}[{without}] without a label, but expected one, as {name}[0] has."
+        )
+    return _as_array(labels, name)
 
 
 def _as_array(labels: list, name: str) -> np.ndarray:

@@ -13,7 +13,9 @@ SUFFIXES |= {".tif", ".tiff", ".webp"}
 PARTS = {"train", "training", "val", "valid", "validation", "test", "testing"}
 
 
-def list_folder(folder: str | os.PathLike, name: str) -> tuple[list[Path], np.ndarray]:
+def list_folder(
+    folder: str | os.PathLike, name: str, n_classes: int = 2
+) -> tuple[list[Path], np.ndarray]:
     """Paths of the pictures in a folder of class folders, and the names of their classes.
 
     Classes and files come in the order of their names; folders in class folders are searched, too.
@@ -39,7 +41,7 @@ def list_folder(folder: str | os.PathLike, name: str) -> tuple[list[Path], np.nd
             f"{got} without any picture in {_listed(empty)}, but expected some in every class "
             f"folder; remove folders that are no classes."
         )
-    if len(classes) == 1:
+    if len(classes) < n_classes:
         raise ValueError(f"{got} with one class only, {_listed(classes)}, but expected two.")
     paths = [path for own in found.values() for path in own]
     return paths, np.repeat(list(found), [len(own) for own in found.values()])
@@ -74,9 +76,11 @@ def list_pictures(folder: str | os.PathLike, name: str) -> list[Path]:
 
 def _checked(folder: str | os.PathLike, name: str) -> Path:
     path = Path(folder)
-    if path.is_dir():
+    if path.is_dir() and os.fspath(folder):  # an empty text would be the current folder
         return path
     got = f"Got {name}={os.fspath(folder)!r}"
+    if not os.fspath(folder):
+        raise FileNotFoundError(f"{got}, but expected the path of a folder, or a list of files.")
     if path.exists():
         raise NotADirectoryError(f"{got}, a file, but expected a folder, or a list of files.")
     raise FileNotFoundError(
@@ -97,11 +101,12 @@ def _own_pictures(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _pictures(folder: Path) -> Iterator[Path]:
+def _pictures(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
     yield from _own_pictures(folder)
+    above |= {folder.resolve()}
     for path in _entries(folder):
-        if path.is_dir():
-            yield from _pictures(path)
+        if path.is_dir() and path.resolve() not in above:  # a link may lead in circles
+            yield from _pictures(path, above)
 
 
 def _listed(paths: Sequence[Path], n_most: int = 5) -> str:

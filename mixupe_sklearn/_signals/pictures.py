@@ -86,6 +86,7 @@ class _Reading:
     is_after_bytes: bool
     n_channels: int | None
     labelled: bool
+    n_classes: int
     n_workers: int
     name: str
 
@@ -109,6 +110,7 @@ def read_images(
     float_range: Range | Literal["new"] | None = "new",
     n_channels: int | None = None,
     labelled: bool = True,
+    n_classes: int = 2,
     n_workers: int = 0,
     name: str = "X",
 ) -> Pictures:
@@ -133,6 +135,8 @@ def read_images(
         1 or 3: how files and images of Pillow are read. None reads all in colour if one has any.
     labelled : bool, default=True
         Whether labels are wanted; if not, a folder may hold pictures directly.
+    n_classes : int, default=2
+        How many class folders there must be at least, where labels are wanted.
     n_workers : int, default=0
         Processes that read files and collect labels.
     name : str, default="X"
@@ -156,7 +160,8 @@ def read_images(
     if value_range is not None:
         value_range = (float(value_range[0]), float(value_range[1]))
     floats = (None if float_range == "new" else float_range, float_range is None)
-    reading = _Reading(image_size, value_range, *floats, n_channels, labelled, n_workers, name)
+    labels = (labelled, n_classes)
+    reading = _Reading(image_size, value_range, *floats, n_channels, *labels, n_workers, name)
     if isinstance(X, (str, os.PathLike)):
         return _read_folder(X, reading)
     if isinstance(X, Dataset):
@@ -228,7 +233,7 @@ def _read_list(X: list, reading: _Reading) -> Pictures:
 
 def _read_folder(X: str | os.PathLike, reading: _Reading) -> Pictures:
     if reading.labelled:
-        return _read_files(*list_folder(X, reading.name), reading)
+        return _read_files(*list_folder(X, reading.name, reading.n_classes), reading)
     return _read_files(list_pictures(X, reading.name), None, reading)
 
 
@@ -263,6 +268,8 @@ def _read_dataset(X: Dataset, reading: _Reading) -> Pictures:
     images = DatasetImages(
         X, reading.image_size, reading.value_range, float_range, reading.n_channels, reading.name
     )
+    if reading.float_range is not None and reading.value_range is None:
+        images.told = ", as in fit"
     labels = find_labels(X, reading.n_workers, reading.name) if reading.labelled else None
     return Pictures(images, labels, float_range if images.dtype == torch.float32 else None)
 

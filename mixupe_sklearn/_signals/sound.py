@@ -17,6 +17,7 @@ from scipy.signal import resample_poly
 
 from mixupe_sklearn._checks import Number, check_rules, warn_user
 from mixupe_sklearn._signals.sound_files import (
+    MOST_RATE,
     SCALES,
     SUFFIXES,
     Recording,
@@ -26,7 +27,10 @@ from mixupe_sklearn._signals.sound_files import (
     read_file,
 )
 
-RATE = Number("a whole number of values a second, such as 16000", 0, 2**31, True, True)
+RATE = Number(
+    f"a whole number of values a second up to {MOST_RATE}, such as 16000",
+    *(0, MOST_RATE + 1, True, True),
+)
 
 
 class Waves(Sequence[np.ndarray]):
@@ -118,7 +122,14 @@ class Sounds(NamedTuple):
     labels: np.ndarray | None
 
 
-def read_sounds(X: Any, *, sampling_rate: int = 16000, name: str = "X", labelled=True) -> Sounds:
+def read_sounds(
+    X: Any,
+    *,
+    sampling_rate: int = 16000,
+    name: str = "X",
+    labelled: bool = True,
+    n_words: int = 2,
+) -> Sounds:
     """Read sounds as waves of one sampling rate.
 
     Parameters
@@ -137,8 +148,10 @@ def read_sounds(X: Any, *, sampling_rate: int = 16000, name: str = "X", labelled
     name : str, default="X"
         What to call the sounds in an error.
     labelled : bool, default=True
-        Whether a folder must have two words at least, and no sound file beside them. If not, all
-        sound files are taken: first those that lie in it directly, then those of each word.
+        Whether a folder must have words, and no sound file beside them. If not, all sound files
+        are taken: first those that lie in it directly, then those of each word.
+    n_words : int, default=2
+        How many word folders there must be at least, where labels are wanted.
 
     Returns
     -------
@@ -158,7 +171,8 @@ def read_sounds(X: Any, *, sampling_rate: int = 16000, name: str = "X", labelled
     if isinstance(X, Sounds | Waves):
         return _as_before(X if isinstance(X, Sounds) else Sounds(X, None), sampling_rate, name)
     if isinstance(X, str | os.PathLike):
-        return _read_folder(Path(X), int(sampling_rate), name, labelled)
+        n_least = n_words if labelled else 0
+        return _read_folder(X, int(sampling_rate), name, n_least)
     items = _as_items(X, name)
     found = [_as_item(item, int(sampling_rate), f"{name}[{i}]") for i, item in enumerate(items)]
     return Sounds(Waves(found, int(sampling_rate)), None)
@@ -173,8 +187,10 @@ def _as_before(sounds: Sounds, sampling_rate: int, name: str) -> Sounds:
     return sounds
 
 
-def _read_folder(folder: Path, sampling_rate: int, name: str, labelled: bool) -> Sounds:
-    got = f"Got {name}={str(folder)!r}"
+def _read_folder(X: str | os.PathLike, sampling_rate: int, name: str, n_least: int) -> Sounds:
+    folder, got = Path(X), f"Got {name}={os.fspath(X)!r}"
+    if not os.fspath(X):  # the current folder otherwise
+        raise FileNotFoundError(f"{got}, but expected the path of a folder, or a list of files.")
     if folder.is_file():
         raise ValueError(f"{got}, a file, but expected a folder; put one file in a list.")
     if not folder.is_dir():
@@ -183,8 +199,8 @@ def _read_folder(folder: Path, sampling_rate: int, name: str, labelled: bool) ->
             f"{str(Path.cwd())!r}."
         )
     words, loose = find_words(folder), find_files(folder)
-    if labelled:
-        _check_words(words, loose, got)
+    if n_least:
+        _check_words(words, loose, got, n_least)
     paths = [*loose, *(path for found in words.values() for path in found)]
     if not paths:
         raise ValueError(f"{got} without a sound file, but expected some ({', '.join(SUFFIXES)}).")
@@ -192,7 +208,7 @@ def _read_folder(folder: Path, sampling_rate: int, name: str, labelled: bool) ->
     return Sounds(Waves(paths, sampling_rate), None if loose else labels)
 
 
-def _check_words(words: dict[str, list[Path]], loose: list[Path], got: str) -> None:
+def _check_words(words: dict[str, list[Path]], loose: list[Path], got: str, n_least: int) -> None:
     expected = "but expected a folder for each word, with its sound files"
     if loose or not words:
         has = f"with {loose[0].name!r} directly in it" if loose else "with no word folder in it"
@@ -205,7 +221,7 @@ def _check_words(words: dict[str, list[Path]], loose: list[Path], got: str) -> N
             f"{got} without a sound file in its folder {empty[0]!r}, {expected} "
             f"({', '.join(SUFFIXES)}) in it; fill it or take it away."
         )
-    if len(words) == 1:
+    if len(words) < n_least:
         raise ValueError(
             f"{got} with one word only, {next(iter(words))!r}, but expected two word folders at "
             f"least."
@@ -215,6 +231,11 @@ def _check_words(words: dict[str, list[Path]], loose: list[Path], got: str) -> N
 def _as_items(X: Any, name: str) -> Sequence[Any]:
     """The sequence's items: the rows of an array, or whatever a list holds."""
     if not isinstance(X, list | tuple):
+        if not hasattr(X, "__array__"):
+            raise TypeError(
+                f"Got {name} of type {type(X).__name__}, but expected a list of waveforms, of "
+                f"files or of pairs (rate, waveform), an array, or the path of a folder."
+            )
         X = _as_array(X)
         is_flat = X.ndim == 1 and X.dtype.kind in "biufc"
         if X.ndim not in (1, 2) or is_flat or (X.ndim == 2 and 0 < X.shape[1] < 3 and len(X)):

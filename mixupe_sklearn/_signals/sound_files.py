@@ -18,6 +18,8 @@ NOT_WORDS = ("_background_noise_",)
 SCALES = {"uint8": (128, 128), "int16": (0, 2**15), "int32": (0, 2**31)}
 # Resampled and decompressed sounds overshoot full scale a little; integers kept as floats far more.
 MOST = 1.1
+# Values a second: beyond this a header is damaged, and resampling would take all memory.
+MOST_RATE = 1_000_000
 
 
 class Recording(NamedTuple):
@@ -92,6 +94,11 @@ def check_values(values: np.ndarray, what: str) -> None:
 def read_file(path: Path, what: str) -> Recording:
     """The values of a sound file, checked; ``what`` is its name in an error."""
     rate, values = _read_wav(path, what) if path.suffix.lower() == ".wav" else _decode(path, what)
+    if not 1 <= rate <= MOST_RATE:
+        raise ValueError(
+            f"Got {what} with {rate} values a second, but expected 1 to {MOST_RATE}; its header "
+            f"may be damaged."
+        )
     check_values(values, what)
     return Recording(rate, values)
 

@@ -241,7 +241,10 @@ class Spectrogram(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
 
     def _keep(self, path: Path, waves: Waves, shape: tuple[int, ...]) -> np.ndarray:
         """Compute into a file of our own, and give it its name when it is whole."""
-        handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=".part", dir=path.parent)
+        try:
+            handle, name = tempfile.mkstemp(".part", f".{path.stem}-", dir=path.parent)
+        except OSError as error:
+            raise _no_folder(error, self.cache, "can be written to") from error
         os.close(handle)
         try:
             result = np.lib.format.open_memmap(name, "w+", np.dtype(np.float32), shape)
@@ -281,11 +284,14 @@ def _make_folder(cache: Any) -> Path:
     try:
         Path(cache).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise type(error)(
-            f"Got cache={os.fspath(cache)!r}, but expected a folder that can be made: "
-            f"{error.strerror}."
-        ) from error
+        raise _no_folder(error, cache, "can be made") from error
     return Path(cache)
+
+
+def _no_folder(error: OSError, cache: Any, what: str) -> OSError:
+    return type(error)(
+        f"Got cache={os.fspath(cache)!r}, but expected a folder that {what}: {error.strerror}."
+    )
 
 
 def _read_kept(path: Path, shape: tuple[int, ...]) -> np.ndarray | None:

@@ -72,6 +72,11 @@ class Prepare:
         if not training or self.augment is None:
             return X
         changed = self.augment(X)
+        if not isinstance(changed, Tensor):
+            raise TypeError(
+                f"Got {type(changed).__name__} from augment, but expected a tensor of shape "
+                f"{tuple(X.shape)}, the shape of what it was given."
+            )
         if changed.shape != X.shape:
             raise ValueError(
                 f"Got a batch of shape {tuple(changed.shape)} from augment, but expected "

@@ -9,6 +9,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
+from torch.utils.data import Dataset
 
 from mixupe_sklearn._base import BaseMixupE, all_or_nothing
 from mixupe_sklearn._checks import Number, check_rules
@@ -25,7 +26,7 @@ from mixupe_sklearn._processes import own_device, same_seed, trains_together
 from mixupe_sklearn._settings import BY_MEMBER, FIXED
 from mixupe_sklearn._signals.pictures import channel_statistics
 from mixupe_sklearn._tasks import with_callbacks
-from mixupe_sklearn._training import Tensors
+from mixupe_sklearn._training import Tensors, first_rows
 from mixupe_sklearn.adapters._parameters import SignalParameters
 from mixupe_sklearn.adapters._prepare import (
     FEW_CHANNELS,
@@ -59,6 +60,9 @@ class SignalClassifier(SignalParameters, ClassTargets, ClassifierMixin, BaseMixu
         tags.input_tags.three_d_array = True
         tags.classifier_tags.multi_label = True
         return tags
+
+    # What brings its labels along.
+    _with_labels: str
 
     def _read(self, X: Any, name: str, *, is_new: bool, labelled: bool) -> Signals:
         """Read signals; the first ones settle what others are to be like."""
@@ -213,10 +217,27 @@ class SignalClassifier(SignalParameters, ClassTargets, ClassifierMixin, BaseMixu
         if y is None:
             raise ValueError(
                 f"Got y{suffix}=None and an X{suffix} without labels, but expected labels in "
-                f"y{suffix}, a folder of class folders, or a Dataset of pairs (sample, label)."
+                f"y{suffix}, or {self._with_labels}."
+            )
+        self._check_labels(y, signals.data.shape[0], suffix)
+        return signals.data, y
+
+    @staticmethod
+    def _check_labels(y: Any, n_samples: int, suffix: str) -> None:
+        """Raise one sentence where labels are no array, too few or too many, or have holes."""
+        is_one = isinstance(y, (str, bytes, Dataset)) or not hasattr(y, "__len__")
+        if is_one or getattr(y, "ndim", 1) == 0:
+            told = type(y).__name__ if isinstance(y, Dataset) else repr(y)
+            raise ValueError(
+                f"Got y{suffix}={told}, but expected an array of labels, one for each sample."
+            )
+        n_labels = y.shape[0] if hasattr(y, "shape") else len(y)
+        if n_labels != n_samples:
+            raise ValueError(
+                f"Got X{suffix} of {n_samples} samples and y{suffix} of {n_labels} labels, but "
+                f"expected as many labels as samples."
             )
         check_holes(y, f"y{suffix}")
-        return signals.data, y
 
     def _begin(self, X, y, sample_weight, *, is_new, learn) -> Rows:
         # One network has one alpha and one eta.
@@ -265,8 +286,7 @@ class SignalClassifier(SignalParameters, ClassTargets, ClassifierMixin, BaseMixu
     def _try_out(self, net: Any, train: Rows) -> int:
         """Run a new module on two signals: how wide its output is, and how much work it is."""
         self._equip(net)
-        few = torch.stack([train.X[number] for number in range(min(2, train.X.shape[0]))])
-        few = net._prepared(few, training=False)
+        few = net._prepared(first_rows(train.X), training=False)
         net.module_.eval()
         try:
             with torch.no_grad():

@@ -235,18 +235,19 @@ class MixupEImageClassifier(SignalClassifier):
         self.value_range = value_range
         self.augment = augment
 
-    # What the first pictures have settled: the meaning of floats, and the number of channels.
+    _fixed_names = (*SignalClassifier._fixed_names, "image_size", "value_range")
+    _with_labels = "a folder of class folders, or a Dataset of pairs (picture, label)"
+    # What the first pictures have settled: their size, the meaning of numbers, and the channels.
     _known: dict[str, Any]
 
     def _read(self, X: Any, name: str, *, is_new: bool, labelled: bool) -> Signals:
-        known = {} if is_new else self._known
-        how = {"image_size": self.image_size, "value_range": self.value_range}
-        read = read_images(
-            X, **how, **known, labelled=labelled, n_workers=self.n_workers, name=name
-        )
+        own = {"image_size": self.image_size, "value_range": self.value_range}
+        known = own if is_new else self._known
+        read = read_images(X, **known, labelled=labelled, n_workers=self.n_workers, name=name)
         if is_new:
             n_channels = read.shape[1] if read.shape[1] in (1, 3) else None
-            self._known = {"float_range": read.float_range, "n_channels": n_channels}
+            known = {"float_range": read.float_range, "n_channels": n_channels}
+            self._known = own | known | {"n_classes": 1}
         return Signals(read.data, read.labels)
 
     def _make_augmentation(self) -> Any:

@@ -232,12 +232,22 @@ class MixupESpeechClassifier(SignalClassifier):
         self.sampling_rate = sampling_rate
         self.cache = cache
 
+    _fixed_names = (*SignalClassifier._fixed_names, "sampling_rate")
+    _with_labels = "a folder of word folders"
+    # The rate of the sounds that the network was trained on, whatever the parameter becomes.
+    _rate: int
+
     def _read(self, X: Any, name: str, *, is_new: bool, labelled: bool) -> Signals:
+        if is_new:
+            self._rate = self.sampling_rate
         ready = _spectrograms(X, name)
         if ready is not None:
             return Signals(ready)
-        sounds = read_sounds(X, sampling_rate=self.sampling_rate, name=name, labelled=labelled)
-        maker = Spectrogram(sampling_rate=self.sampling_rate, cache=self.cache)
+        n_words = 2 if is_new else 1
+        sounds = read_sounds(
+            X, sampling_rate=self._rate, name=name, labelled=labelled, n_words=n_words
+        )
+        maker = Spectrogram(sampling_rate=self._rate, cache=self.cache)
         return Signals(_as_tensor(maker.transform(sounds))[:, None], sounds.labels)
 
 
@@ -253,14 +263,21 @@ def _spectrograms(X: Any, name: str) -> torch.Tensor | None:
             f"spectrograms with a height and width above {CHANNELS}; take {first}, or average the "
             f"channels with X.mean({axis})."
         )
-    tensor = X if isinstance(X, torch.Tensor) else _as_tensor(np.asarray(X))
-    tensor = tensor[:, None] if tensor.ndim == 3 else tensor
-    if not tensor.is_floating_point() or not bool(torch.isfinite(tensor).all()):
+    X = X.detach() if isinstance(X, torch.Tensor) else np.asarray(X)
+    is_dense = not isinstance(X, torch.Tensor) or X.layout is torch.strided
+    is_float = X.dtype.is_floating_point if isinstance(X, torch.Tensor) else X.dtype.kind == "f"
+    if not is_dense or not is_float:
+        kind = X.dtype if is_dense else X.layout
         raise ValueError(
-            f"Got {name} of {tensor.dtype} in {n_axes} dimensions, but expected spectrograms of "
-            f"finite floats, or waveforms in a list."
+            f"Got {name} of {kind} in {n_axes} dimensions, but expected spectrograms of real "
+            f"floats (of complex ones, the logarithm of their size), or waveforms in a list."
         )
-    return tensor
+    tensor = X if isinstance(X, torch.Tensor) else _as_tensor(X)
+    if not bool(torch.isfinite(tensor).all()):
+        raise ValueError(
+            f"Got {name} with values that are NaN or infinite, but expected finite spectrograms."
+        )
+    return tensor[:, None] if tensor.ndim == 3 else tensor
 
 
 def _as_tensor(values: np.ndarray) -> torch.Tensor:

@@ -135,19 +135,38 @@ https://www.cs.toronto.edu/~kriz/cifar.html (the Python version).
     y_train = np.concatenate([y for _, y in parts])
     X_test, y_test = _cifar_part(path / kind.test, kind)
     meta = _unpickled(path / kind.meta, kind.layout)
-    classes = np.array([text.decode() for text in meta[kind.names]])
+    names = _found(meta, kind.names)
+    if names is None:
+        raise ValueError(
+            f"Got {str(path / kind.meta)!r} without {kind.names.decode()!r}, but expected the "
+            f"names of the classes there, as in {kind.layout.title}."
+        )
+    classes = np.array([text.decode() if isinstance(text, bytes) else text for text in names])
+    for y in (y_train, y_test):
+        if y.min() < 0 or y.max() >= len(classes):
+            raise ValueError(
+                f"Got {str(path)!r} with labels from {y.min()} to {y.max()}, but expected 0 to "
+                f"{len(classes) - 1}, as in {kind.layout.title}."
+            )
     return ImageSplits(X_train, y_train, X_test, y_test, classes)
 
 
 def _cifar_part(path: Path, kind: _Cifar) -> tuple[np.ndarray, np.ndarray]:
     content = _unpickled(path, kind.layout)
-    X, y = np.asarray(content.get(b"data")), np.asarray(content.get(kind.labels))
-    if X.dtype != np.uint8 or X.ndim != 2 or X.shape[1] != 3072 or y.shape != X.shape[:1]:
+    X, y = np.asarray(_found(content, b"data")), np.asarray(_found(content, kind.labels))
+    is_good = X.dtype == np.uint8 and X.ndim == 2 and X.shape[1] == 3072
+    if not is_good or y.shape != X.shape[:1] or not len(y) or y.dtype.kind not in "iu":
         raise ValueError(
-            f"Got {str(path)!r} with data of shape {X.shape} and labels of shape {y.shape}, but "
-            f"expected bytes (n, 3072) and n labels, as in {kind.layout.title}."
+            f"Got {str(path)!r} with data of shape {X.shape} and labels of shape {y.shape} and "
+            f"type {y.dtype}, but expected bytes (n, 3072) and n whole numbers, as in "
+            f"{kind.layout.title}."
         )
     return np.ascontiguousarray(X.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), y.astype(np.int64)
+
+
+def _found(content: dict, key: bytes) -> Any:
+    """What a file has under a name, which is bytes if Python 2 wrote it, else text."""
+    return content.get(key, content.get(key.decode()))
 
 
 def _unpickled(path: Path, layout: _Layout) -> dict:

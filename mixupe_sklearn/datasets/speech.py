@@ -151,7 +151,7 @@ def _choose(
         )
     for word in [] if words is None else words:
         if word not in filled:
-            close = difflib.get_close_matches(word, filled) or list(filled)[:10]
+            close = difflib.get_close_matches(str(word), filled) or list(filled)[:10]
             raise ValueError(
                 f"Got the word {word!r}, but expected one that is in {str(folder)!r}, such as "
                 f"{', '.join(close)}."
