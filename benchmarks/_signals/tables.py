@@ -60,7 +60,8 @@ def methods_sheet(section: Section) -> Sheet:
     rows, body = in_order(section.rows), []
     for network, of_network in rows.groupby("network", sort=False):
         groups = of_network.groupby(METHOD, sort=False, dropna=False)
-        best = groups["test_error"].mean().min()
+        # By the same sums as below: those of a group by itself may be rounded otherwise.
+        best = min(part["test_error"].mean() for _, part in groups)
         mixup = of_network[of_network["method"] == "mixup"]
         for (method, alpha, eta, fraction), part in groups:
             error = part["test_error"]
