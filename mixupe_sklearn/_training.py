@@ -70,8 +70,10 @@ def _optimizer_arguments(optimizer: Callable[..., Any], settings: Mapping[str, A
                 f"expected 0, since that optimizer has none."
             )
         decay = {}
-    _check_names(optimizer, settings["optimizer_params"] or {}, "optimizer_params")
-    return {**decay, **(settings["optimizer_params"] or {})}
+    given = settings["optimizer_params"] or {}
+    own = {name: given[name] for name in given if name != "param_groups"}  # skorch reads these
+    _check_names(optimizer, own, "optimizer_params")
+    return {**decay, **given}
 
 
 def make_net(

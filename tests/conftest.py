@@ -11,6 +11,20 @@ import torch
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris
 
 
+# Files whose tests share something that takes long to make: one worker runs them, and makes it once.
+TOGETHER = {
+    *("test_benchmarks_members", "test_benchmarks_signals", "test_benchmarks_speed"),
+    *("test_distributed", "test_large_tables", "test_report_in_browser", "test_search_storage"),
+    "test_tabular_protocol",
+}
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.stem in TOGETHER:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
 @pytest.fixture(autouse=True)
 def _seed():
     torch.manual_seed(0)

@@ -148,7 +148,9 @@ class MixupESpeechClassifier(SignalClassifier):
     >>> rng, time = np.random.default_rng(0), np.arange(8000) / 16000
     >>> pitch = rng.choice([400.0, 1600.0], 40)
     >>> X = [np.sin(2 * np.pi * (f + rng.normal(0, 20)) * time) for f in pitch]
-    >>> classifier = MixupESpeechClassifier(max_epochs=2, batch_size=8, random_state=0)
+    >>> small = {"channels": (4, 4), "d_hidden": (16,)}
+    >>> classifier = MixupESpeechClassifier(module_params=small, lr=0.01, max_epochs=4,
+    ...                                     batch_size=6, random_state=0)
     >>> bool(classifier.fit(X[:30], pitch[:30]).score(X[30:], pitch[30:]) > 0.9)
     True
     """
