@@ -19,6 +19,7 @@ TOGETHER = {
 }
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist asks for groups
 def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.stem in TOGETHER:
