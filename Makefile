@@ -6,7 +6,7 @@ PIP := -m pip install -qq -c constraints.txt
 .PHONY: test check benchmark docs clean format
 
 test: .venv/dev
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2
 
 check: .venv/dev .venv-wheel/checked
 	$(BIN)/ruff check .

@@ -11,21 +11,6 @@ import torch
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris
 
 
-# Files whose tests share something that takes long to make: one worker runs them, and makes it once.
-TOGETHER = {
-    *("test_benchmarks_members", "test_benchmarks_signals", "test_benchmarks_speed"),
-    *("test_distributed", "test_large_tables", "test_report_in_browser", "test_search_storage"),
-    "test_tabular_protocol",
-}
-
-
-@pytest.hookimpl(tryfirst=True)  # before xdist asks for groups
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if item.path.stem in TOGETHER:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-
-
 @pytest.fixture(autouse=True)
 def _seed():
     torch.manual_seed(0)
