@@ -6,17 +6,34 @@ import inspect
 import io
 import pathlib
 import re
+import shutil
 
 import pytest
 import torch
 from PIL import Image
 
 import mixupe_sklearn
+from benchmarks import ablation, deformations
+from benchmarks import images as images_benchmark
+from benchmarks import speech as speech_benchmark
+from benchmarks._signals import report
+from benchmarks._signals.rows import SIGNALS
+from benchmarks._signals.sections import sections_of
+from benchmarks._signals.tables import methods_sheet
+from benchmarks._tabular.rows import read_rows
 from mixupe_sklearn import modules, recipes
 from mixupe_sklearn.datasets import images, speech
 
 DOCS = pathlib.Path(mixupe_sklearn.__file__).parents[1] / "docs"
 STATIC = DOCS / "_static"
+RESULTS = DOCS.parent / "benchmarks" / "results"
+# Who writes tables into a page: the page, the folder of its rows, and the file of its report.
+WRITERS = {
+    "images": (images_benchmark, "images", "report.md"),
+    "deformations": (deformations, "images", "deformations.md"),
+    "ablation": (ablation, "images", "ablation.md"),
+    "speech": (speech_benchmark, "speech", "report.md"),
+}
 # A block that is run, and what it prints where the page shows that.
 BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 
@@ -103,6 +120,27 @@ def test_a_network_is_as_large_as_the_pages_say(name):
     assert counts[[own.strip() for own in names].index(f'`"{name}"`')].strip() == (
         f"{n_parameters / 1e6:.2f} M"
     )
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_tables_of_pages_and_reports_are_those_of_the_rows(name, tmp_path, monkeypatch, capsys):
+    command, folder, file = WRITERS[name]
+    page = f"{folder}.md"
+    shutil.copytree(RESULTS / folder, tmp_path / "results")
+    shutil.copy(DOCS / page, tmp_path / page)
+    monkeypatch.setattr(report, "PAGES", tmp_path)
+    arguments = ["--report-only", "--docs", "--output", str(tmp_path / "results")]
+    assert command.main(arguments) == 0
+    assert "Report:" in capsys.readouterr().out
+    assert (tmp_path / page).read_text() == (DOCS / page).read_text()
+    assert (tmp_path / "results" / file).read_text() == (RESULTS / folder / file).read_text()
+
+
+@pytest.mark.parametrize("folder", ["images", "speech"])
+def test_each_network_has_a_lowest_error_that_is_marked(folder):
+    (section,) = sections_of(read_rows(RESULTS / folder / "rows.csv", SIGNALS))
+    rows = methods_sheet(section).rows
+    assert {row[0].text for row in rows if row[5].is_best} == set(section.networks)
 
 
 @pytest.mark.parametrize("name", ["mixed-images.png", "spectrograms.png"])
