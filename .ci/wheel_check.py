@@ -26,7 +26,7 @@ assert classifier.score(X, y) == 1.0
 pictures = np.zeros((40, 8, 8), dtype=np.uint8)
 pictures[::2, :4] = pictures[1::2, 4:] = 200
 labels = ["up", "down"] * 20
-small = {"module_params": {"width": 4, "blocks": (1,)}, "batch_size": 10, "max_epochs": 5}
+small = {"module_params": {"width": 4, "blocks": (1,)}, "batch_size": 10, "max_epochs": 20}
 eye = mixupe_sklearn.MixupEImageClassifier(**small, lr=0.01, random_state=0).fit(pictures, labels)
 assert eye.score(pictures, labels) == 1.0
 assert mixupe_sklearn.Spectrogram().transform([np.ones(100)]).shape == (1, 160, 101)
