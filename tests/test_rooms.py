@@ -61,7 +61,8 @@ FLOORS = [
     ["_checked"],
     ["_base"],
     ["_classifier", "_many", "_regressor", "adapters", "adapters._prepare", "adapters._parameters"],
-    ["adapters._signal"],
+    ["adapters._classifier"],
+    ["adapters._signal", "adapters.graph"],
     ["adapters.image", "adapters.speech"],
     ["_recipe"],
     ["recipes"],
@@ -77,7 +78,7 @@ FLOORS = [
 ]
 MAY_IMPORT_SKLEARN = {
     *("_base", "_checked", "_labels", "_tasks", "_classifier", "_regressor"),
-    *("_scaling", "preprocessing", "search", "_signals.spectrogram", "adapters._signal"),
+    *("_scaling", "preprocessing", "search", "_signals.spectrogram", "adapters._classifier"),
     *("_search.trials", "_search.evaluate", "_search.plan"),
     "datasets.embedded",
 }

@@ -1,6 +1,6 @@
-"""Signals on their way into a network: as they were read, some of them, and a batch made ready."""
+"""Signals on their way into a network: some of them, and a batch made ready."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,13 +9,6 @@ from torch.utils.data import Dataset
 
 # Fewer channels than oneDNN's kernels take at once (8 with AVX2, 16 with AVX-512).
 FEW_CHANNELS = 16
-
-
-class Signals(NamedTuple):
-    """Signals as they were read: a tensor (n, c, h, w) or a Dataset of such, and their labels."""
-
-    data: Any
-    labels: Any = None
 
 
 class Part(Dataset):

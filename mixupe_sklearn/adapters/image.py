@@ -4,7 +4,8 @@ from typing import Any
 
 from mixupe_sklearn._signals.augment import make_augmentation
 from mixupe_sklearn._signals.pictures import read_images
-from mixupe_sklearn.adapters._signal import SignalClassifier, Signals
+from mixupe_sklearn.adapters._classifier import Samples
+from mixupe_sklearn.adapters._signal import SignalClassifier
 
 
 class MixupEImageClassifier(SignalClassifier):
@@ -240,7 +241,7 @@ class MixupEImageClassifier(SignalClassifier):
     # What the first pictures have settled: their size, the meaning of numbers, and the channels.
     _known: dict[str, Any]
 
-    def _read(self, X: Any, name: str, *, is_new: bool, labelled: bool) -> Signals:
+    def _read(self, X: Any, name: str, *, is_new: bool, labelled: bool) -> Samples:
         own = {"image_size": self.image_size, "value_range": self.value_range}
         known = own if is_new else self._known
         read = read_images(X, **known, labelled=labelled, n_workers=self.n_workers, name=name)
@@ -248,7 +249,7 @@ class MixupEImageClassifier(SignalClassifier):
             n_channels = read.shape[1] if read.shape[1] in (1, 3) else None
             known = {"float_range": read.float_range, "n_channels": n_channels}
             self._known = own | known | {"n_classes": 1}
-        return Signals(read.data, read.labels)
+        return Samples(read.data, read.labels)
 
     def _make_augmentation(self) -> Any:
         return make_augmentation(self.augment)

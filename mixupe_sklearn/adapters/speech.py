@@ -8,7 +8,8 @@ import torch
 
 from mixupe_sklearn._signals.sound import read_sounds
 from mixupe_sklearn._signals.spectrogram import Spectrogram
-from mixupe_sklearn.adapters._signal import SignalClassifier, Signals
+from mixupe_sklearn.adapters._classifier import Samples
+from mixupe_sklearn.adapters._signal import SignalClassifier
 
 # An axis of at most this size holds the channels of waveforms, mono or stereo.
 CHANNELS = 2
@@ -239,18 +240,18 @@ class MixupESpeechClassifier(SignalClassifier):
     # The rate of the sounds that the network was trained on, whatever the parameter becomes.
     _rate: int
 
-    def _read(self, X: Any, name: str, *, is_new: bool, labelled: bool) -> Signals:
+    def _read(self, X: Any, name: str, *, is_new: bool, labelled: bool) -> Samples:
         if is_new:
             self._rate = self.sampling_rate
         ready = _spectrograms(X, name)
         if ready is not None:
-            return Signals(ready)
+            return Samples(ready)
         n_words = 2 if is_new else 1
         sounds = read_sounds(
             X, sampling_rate=self._rate, name=name, labelled=labelled, n_words=n_words
         )
         maker = Spectrogram(sampling_rate=self._rate, cache=self.cache)
-        return Signals(_as_tensor(maker.transform(sounds))[:, None], sounds.labels)
+        return Samples(_as_tensor(maker.transform(sounds))[:, None], sounds.labels)
 
 
 def _spectrograms(X: Any, name: str) -> torch.Tensor | None:
