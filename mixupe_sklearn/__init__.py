@@ -16,6 +16,7 @@ __all__ = [
     "Draw",
     "LossParts",
     "MixupEClassifier",
+    "MixupEGraphClassifier",
     "MixupEImageClassifier",
     "MixupELoss",
     "MixupENet",
@@ -33,6 +34,7 @@ __all__ = [
 _LAZY = {
     "make_mixupe_pipeline": ("mixupe_sklearn.preprocessing", None),
     "make_preprocessor": ("mixupe_sklearn.preprocessing", None),
+    "MixupEGraphClassifier": ("mixupe_sklearn.adapters.graph", "graph"),
     "MixupEImageClassifier": ("mixupe_sklearn.adapters.image", None),
     "MixupESearchCV": ("mixupe_sklearn.search", "search"),
     "MixupESpeechClassifier": ("mixupe_sklearn.adapters.speech", None),

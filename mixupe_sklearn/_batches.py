@@ -35,7 +35,13 @@ def is_mapped(X: Any) -> bool:
     return False
 
 
-class CentredRows:
+class Gathers:
+    """Data that make a batch themselves, by row numbers or a slice; ``shape`` tells how many."""
+
+    shape: tuple[int, ...]
+
+
+class CentredRows(Gathers):
     """Rows minus a mean, gathered, centred and made dense a batch at a time.
 
     Batches are to the bit those of ``centre``, which centres all rows at once.
@@ -151,12 +157,12 @@ def centre(X: np.ndarray, X_mean: np.ndarray, dtype: torch.dtype = torch.float32
 
 
 def can_batch(data: Any) -> bool:
-    """Whether ``Batches`` can take rows of this: arrays, tensors, sparse rows, or dicts of them."""
+    """Whether ``Batches`` can take rows of this: arrays, tensors, sparse rows, or what gathers."""
     if isinstance(data, Mapping):
         return all(can_batch(value) for value in data.values())
     if isinstance(data, np.ndarray):
         return data.dtype.kind in "biuf"
-    return isinstance(data, (Tensor, CentredRows)) or (sparse.issparse(data) and data.ndim == 2)
+    return isinstance(data, (Tensor, Gathers)) or (sparse.issparse(data) and data.ndim == 2)
 
 
 def _indexable(data: Any) -> Any:

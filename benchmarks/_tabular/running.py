@@ -20,7 +20,8 @@ from mixupe_sklearn.datasets import Table
 ROOT = pathlib.Path(__file__).parents[2]
 LIBRARIES = ("mixupe-sklearn", "torch", "scikit-learn", "skorch", "numpy", "pandas")
 # Written beside the others by the rows of a peer that comes from one of these.
-LIBRARY_OF = {name: name for name in ("xgboost", "lightgbm", "catboost")} | {"realmlp": "pytabkit"}
+LIBRARY_OF = {name: name for name in ("xgboost", "lightgbm", "catboost")}
+LIBRARY_OF |= {"realmlp": "pytabkit", "gin": "torch-geometric"}
 
 
 class Work(Protocol):

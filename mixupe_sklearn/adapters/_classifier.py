@@ -36,6 +36,8 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
     # One network, trained for the epochs that are asked for: what tables have beyond is not here.
     n_members = 1
     min_steps = 0
+    # Settings of a training that are no parameters here.
+    _constant: tuple[str, ...] = ("n_members", "min_steps")
     _more_steps = "max_epochs"
     _y_is_numeric = False
     _fixed_names = tuple(name for name in FIXED if name != "n_members")
@@ -219,7 +221,7 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
             )
 
     def _settings(self) -> Mapping[str, Any]:
-        return {"n_members": self.n_members, "min_steps": self.min_steps, **vars(self)}
+        return {name: getattr(self, name) for name in self._constant} | vars(self)
 
     def _begin(self, X, y, sample_weight, *, is_new, learn) -> Rows:
         # One network has one alpha and one eta.

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
+from typing import Any
 
 from torch import nn
 
@@ -31,6 +33,7 @@ NAMED: dict[str, Callable[..., nn.Module]] = {
 }
 
 __all__ = [
+    "GIN",
     "MLP",
     "NAMED",
     "VGG",
@@ -43,3 +46,15 @@ __all__ = [
     "WideResNet",
     "quantile_bins",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the graph network when it is first asked for: it needs an extra."""
+    if name != "GIN":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = import_module("mixupe_sklearn.modules.gin").GIN
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

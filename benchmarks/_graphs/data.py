@@ -1,0 +1,119 @@
+"""Sets of graphs with their folds, as the benchmark trains on them."""
+
+import hashlib
+import pathlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.model_selection import StratifiedKFold, train_test_split
+
+from mixupe_sklearn.datasets.graphs import GraphSet, load_graph_text, load_tu
+
+# Graphs made by rule: how many, and in how many folds.
+N_MADE, N_FOLDS = 60, 3
+PROTOCOLS = ("xu", "honest")
+# The share of the training graphs that the honest protocol chooses by.
+VALID_SHARE = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class GraphTable:
+    """Graphs whose nodes have become numbers, their classes, and folds.
+
+    Parameters
+    ----------
+    name : str
+        Name of the set.
+    graphs : list of pairs
+        Adjacency and features of each.
+    y : ndarray of shape (n_graphs,)
+        Classes.
+    folds : list of pairs of arrays
+        Numbers of the graphs to train and to test on.
+    """
+
+    name: str
+    graphs: list[tuple[Any, np.ndarray]]
+    y: np.ndarray
+    folds: list[tuple[np.ndarray, np.ndarray]]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Says whether two sets are the same, folds included."""
+        digest = hashlib.sha256()
+        for adjacency, features in self.graphs:
+            digest.update(np.ascontiguousarray(adjacency.indices).tobytes())
+            digest.update(np.ascontiguousarray(features.argmax(axis=1)).tobytes())
+        for part in (self.y, *(index for fold in self.folds for index in fold)):
+            digest.update(np.ascontiguousarray(part.astype(np.int64)).tobytes())
+        return digest.hexdigest()[:12]
+
+    def parts(self, protocol: str, fold: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Numbers of the graphs to train on, to choose by (none in Xu's protocol), and to test."""
+        train, test = self.folds[fold]
+        if protocol == "xu":
+            return train, train[:0], test
+        split = train_test_split(
+            train, test_size=VALID_SHARE, stratify=self.y[train], random_state=fold
+        )
+        return split[0], split[1], test
+
+
+def as_table(found: GraphSet) -> GraphTable:
+    """Node labels, or degrees without them, as columns over the whole set, as in Xu et al.
+
+    A label that only test graphs have has a column too: it is always zero in training.
+    """
+    values = [
+        np.asarray(adjacency.sum(axis=0)).reshape(-1) if nodes is None else nodes
+        for adjacency, nodes in found.graphs
+    ]
+    if values[0].ndim == 1:
+        known = np.unique(np.concatenate(values))
+        values = [(one[:, None] == known).astype(np.float32) for one in values]
+    folds = found.folds
+    if folds is None:
+        splitter = StratifiedKFold(10, shuffle=True, random_state=0)
+        folds = list(splitter.split(np.zeros(len(found.y)), found.y))
+    graphs = [(one[0], own) for one, own in zip(found.graphs, values, strict=True)]
+    return GraphTable(found.name, graphs, found.y, folds)
+
+
+def make_by_rule() -> GraphTable:
+    """Rings with a few chords against trees, of unequal size: small, and quickly learned."""
+    rng = np.random.default_rng(0)
+    graphs, y = [], np.arange(N_MADE) % 2
+    for label in y:
+        n_nodes = int(rng.integers(6, 16))
+        nodes = np.arange(1, n_nodes)
+        parents = nodes - 1 if label else np.array([rng.integers(0, node) for node in nodes])
+        pairs = np.stack([np.append(nodes, 0), np.append(parents, n_nodes - 1 if label else 1)])
+        chord = rng.integers(0, n_nodes, (2, 2)) if label else pairs[:, :0]
+        both = np.concatenate([pairs, chord], axis=1)
+        matrix = sparse.coo_array((np.ones(both.shape[1]), both), shape=(n_nodes, n_nodes))
+        graphs.append(((matrix + matrix.T).astype(bool).astype(np.int8).tocsr(), None))
+    splitter = StratifiedKFold(N_FOLDS, shuffle=True, random_state=0)
+    folds = list(splitter.split(np.zeros(N_MADE), y))
+    return as_table(GraphSet("made-by-rule", graphs, y, folds))
+
+
+def load(path: pathlib.Path) -> GraphTable:
+    """A set of graphs in the text format, or in the TU format."""
+    is_tu = path.is_dir() and any(path.glob("*_A.txt"))
+    return as_table(load_tu(path) if is_tu else load_graph_text(path))
+
+
+def find(folder: pathlib.Path | None, names: Sequence[str]) -> dict[str, pathlib.Path | None]:
+    """Where each set that is asked for lies; one made by rule without a folder."""
+    if folder is None:
+        return {"made-by-rule": None}
+    missing = [name for name in names if not (folder / name).is_dir()]
+    if missing:
+        raise ValueError(
+            f"Got --sets {missing[0]}, but expected a folder of this name in {folder}."
+        )
+    return {name: folder / name for name in dict.fromkeys(names)}

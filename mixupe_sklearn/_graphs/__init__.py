@@ -1,0 +1,1 @@
+"""Graphs on their way into a network: read in the forms that people have, packed, and batched."""

@@ -1,0 +1,297 @@
+"""MixupEGraphClassifier: the same method for graphs, mixed where they have become vectors."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from mixupe_sklearn._checks import Choice, Kind, check_rules
+from mixupe_sklearn._forward import as_logits
+from mixupe_sklearn._graphs.nodes import STAND_INS, learn_inputs
+from mixupe_sklearn._graphs.packed import Graphs
+from mixupe_sklearn._graphs.reading import read_graphs
+from mixupe_sklearn._hardware import multiplications
+from mixupe_sklearn._inputs import Rows
+from mixupe_sklearn._net import MixupENet
+from mixupe_sklearn._predicting import float_type
+from mixupe_sklearn._training import Tensors
+from mixupe_sklearn.adapters._classifier import AdapterClassifier, Samples
+from mixupe_sklearn.modules.gin import GIN
+
+# Nodes and edges that are predicted at once; a larger graph goes by itself.
+AT_ONCE = 2**16
+MODULES = {"gin": GIN}
+# Optimizers that move all weights in one operation if they are told to: steps are short here, and
+# a third of one would go into the many small weights.
+FUSED = ("adam", "adamw", "sgd")
+RULES = {
+    "without_features": Choice(STAND_INS),
+    "node_label": Kind("a name of a node attribute", (str,)),
+    "node_features": Kind("a name of a node attribute", (str,)),
+}
+
+
+class MixupEGraphClassifier(AdapterClassifier):
+    """Neural network classifier for graphs, trained with MixupE.
+
+    Graphs come as a sequence, each of them a ``torch_geometric.data.Data``; a networkx graph; a
+    pair ``(adjacency, features)``, the adjacency a scipy sparse matrix or an array; a list of
+    edges; or a pair ``(edges, node_labels)`` as grakel has it. An encoder makes a vector of each
+    graph, and mixing and penalty act there, as in the paper: both share one pass through the
+    encoder.
+
+    Nodes may bring features (numbers), which are taken as they are, or labels (names or whole
+    numbers, one a node), which become columns of zeros and ones. See ``without_features`` for
+    nodes that bring neither. Weights and attributes of edges are not read.
+
+    Parameters
+    ----------
+    method : {"mixupe", "mixup", "erm", "erm+penalty"}, default="mixupe"
+        The training method: the paper's MixupE, plain Mixup, no mixing, or the penalty alone.
+    penalty : {"logit", "directional"}, default="logit"
+        The paper's fast penalty from the logits, or its exact form, the derivative of the loss
+        along the direction from a graph's vector to the mean of its batch.
+    alpha : float, default=0.2
+        Parameter of the Beta distribution that mixing weights are drawn from, *not* an L2 penalty
+        (that is ``weight_decay``). 0 means no mixing; larger values mix more.
+    beta : float or None, default=None
+        Second parameter of the Beta distribution; None means ``alpha``.
+    eta : float, default=0.01
+        Weight of the penalty; 0 is plain Mixup, exactly.
+    penalty_fraction : float, default=1.0
+        Share of each batch, drawn at random, that the penalty is measured on. There is little to
+        save: only the head runs twice.
+    lam_per : {"batch", "sample"}, default="batch"
+        One mixing weight for each batch (the paper) or for each graph.
+    single_pass : bool, default=True
+        Whether mixed and clean vectors share one pass through the head. It matters for a head with
+        BatchNorm only, which :class:`GIN <mixupe_sklearn.modules.GIN>` does not have.
+    module : str, class or callable, default="gin"
+        The network: ``"gin"``, or a torch module class, or a function that returns a new module,
+        with ``encode``, which takes a ``torch_geometric.data.Batch`` and gives a vector for each
+        graph, and ``head``, which gives its logits. Arguments named ``n_features`` or
+        ``in_channels``, ``n_outputs``, ``out_channels`` or ``num_classes`` are filled in.
+    module_params : dict or None, default=None
+        Further arguments of the module, for instance ``{"d_hidden": 32, "readout": "mean"}``; see
+        :class:`GIN <mixupe_sklearn.modules.GIN>`.
+    without_features : {"degree", "ones"}, default="degree"
+        What nodes without features and labels bring: the number of edges that lead to them, as
+        columns of zeros and ones (a number that was not seen in training counts as the nearest
+        that was), or a one.
+    node_label, node_features : str, default="label" and "x"
+        Names of the attributes that nodes of networkx graphs have their label and features in.
+    optimizer : {"adam", "adamw", "nadam", "rmsprop", "sgd"} or class, default="adam"
+        The optimizer, by name or as a torch class.
+    optimizer_params : dict or None, default=None
+        Further arguments of the optimizer, for instance ``{"momentum": 0.9}``.
+    lr : float, default=0.01
+        Learning rate.
+    lr_schedule : {"constant", "cosine", "onecycle"}, default="cosine"
+        How the learning rate moves from step to step of ``fit``; for others there are callbacks.
+    weight_decay : float, default=0.0
+        L2 penalty of the optimizer.
+    max_epochs : int, default=100
+        Number of passes over the graphs.
+    batch_size : int, default=32
+        Graphs a step.
+    class_weight : dict, list of dicts, "balanced" or None, default=None
+        Weight of each class, multiplied with ``sample_weight``.
+    early_stopping : bool, default=False
+        Whether training stops when the validation loss no longer falls; the weights of the best
+        epoch are kept. The graphs for it come from ``X_val``, else a share is set aside.
+    validation_fraction : float, default=0.1
+        The share set aside, if ``early_stopping`` and no ``X_val`` is given.
+    n_iter_no_change : int, default=20
+        Epochs without an improvement of at least ``tol`` before training stops early.
+    tol : float, default=1e-4
+        Smallest fall of the validation loss that counts.
+    warm_start : bool, default=False
+        Whether ``fit`` goes on from the last fit's weights instead of new ones.
+    callbacks : list of skorch callbacks or None, default=None
+        Added to the net, for instance a learning-rate schedule.
+    device : {"auto", "cpu", "cuda", "mps"}, default="auto"
+        Where to train; ``"auto"`` is a CUDA device where there is one.
+    n_threads : int or None, default=None
+        Threads of torch while training; None chooses by the work of a batch, and does not exceed
+        what the user or joblib has set.
+    random_state : int, RandomState instance or None, default=None
+        Seed of initial weights, order, mixing and dropout.
+    verbose : int, default=0
+        1 shows a progress bar, 2 a line for each epoch.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    net_ : MixupENet
+        The skorch net; ``net_.module_`` is the trained torch module.
+    inputs_ : NodeInputs
+        What nodes bring into the network: ``kind`` (``"label"``, ``"degree"``, ``"ones"`` or None
+        for features alone), the ``known`` labels or degrees, and ``n_features``, the width.
+    history_ : list of dict
+        What was recorded in each epoch, among it ``train_loss``, ``train_mixup_loss``,
+        ``train_penalty``, ``loss_scale``, ``dur`` (seconds), and ``valid_loss`` where there are
+        validation graphs.
+    loss_curve_ : list of float
+        Training loss of each epoch.
+    n_iter_ : int
+        Number of epochs run.
+
+    See Also
+    --------
+    MixupEClassifier : The same for tables.
+    MixupENet : The skorch net inside, for other irregular inputs.
+
+    References
+    ----------
+    Zou et al., "MixupE: Understanding and Improving Mixup from Directional Derivative
+    Perspective", UAI 2023.
+    Xu et al., "How Powerful are Graph Neural Networks?", ICLR 2019.
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> from mixupe_sklearn import MixupEGraphClassifier
+    >>> X = [make(n) for n in range(4, 24) for make in (nx.cycle_graph, nx.path_graph)]
+    >>> y = ["cycle", "path"] * 20
+    >>> classifier = MixupEGraphClassifier(max_epochs=30, random_state=0).fit(X[:30], y[:30])
+    >>> classifier.predict(X[30:34]).tolist()
+    ['cycle', 'path', 'cycle', 'path']
+    """
+
+    _net_class = MixupENet
+    _modules = MODULES
+    # Graphs have no shape to be mixed in: their vectors are.
+    mix_at = "hidden"
+    compile = False
+    _constant = (*AdapterClassifier._constant, "mix_at", "compile")
+    _fixed_names = (
+        *AdapterClassifier._fixed_names,
+        *("without_features", "node_label", "node_features"),
+    )
+    _with_labels = "graphs of PyTorch Geometric with an attribute y"
+    _rows_at_once = 32
+
+    def __init__(
+        self,
+        *,
+        method="mixupe",
+        penalty="logit",
+        alpha=0.2,
+        beta=None,
+        eta=0.01,
+        penalty_fraction=1.0,
+        lam_per="batch",
+        single_pass=True,
+        module="gin",
+        module_params=None,
+        without_features="degree",
+        node_label="label",
+        node_features="x",
+        optimizer="adam",
+        optimizer_params=None,
+        lr=0.01,
+        lr_schedule="cosine",
+        weight_decay=0.0,
+        max_epochs=100,
+        batch_size=32,
+        class_weight=None,
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=20,
+        tol=1e-4,
+        warm_start=False,
+        callbacks=None,
+        device="auto",
+        n_threads=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.method = method
+        self.penalty = penalty
+        self.alpha = alpha
+        self.beta = beta
+        self.eta = eta
+        self.penalty_fraction = penalty_fraction
+        self.lam_per = lam_per
+        self.single_pass = single_pass
+        self.module = module
+        self.module_params = module_params
+        self.without_features = without_features
+        self.node_label = node_label
+        self.node_features = node_features
+        self.optimizer = optimizer
+        self.optimizer_params = optimizer_params
+        self.lr = lr
+        self.lr_schedule = lr_schedule
+        self.weight_decay = weight_decay
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.class_weight = class_weight
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.warm_start = warm_start
+        self.callbacks = callbacks
+        self.device = device
+        self.n_threads = n_threads
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _settings(self) -> Mapping[str, Any]:
+        settings = super()._settings()
+        if self.optimizer not in FUSED:
+            return settings
+        return {**settings, "optimizer_params": {"fused": True} | (self.optimizer_params or {})}
+
+    def _read(self, X: Any, name: str, *, is_new: bool, labelled: bool) -> Samples:
+        check_rules(vars(self), RULES)
+        names = {"node_label": self.node_label, "node_features": self.node_features}
+        return Samples(*read_graphs(X, name, **names))
+
+    def _validate_rows(self, X: Graphs, *, reset, name="X"):
+        """Nothing more: what is unlike the first graphs shows when nodes become numbers."""
+        return X
+
+    def _select(self, X: Graphs, is_wanted: np.ndarray) -> Graphs:
+        return X.part(np.flatnonzero(is_wanted))
+
+    def _learn_inputs(self, train: Rows) -> None:
+        # Of all graphs, also those that are set aside: a label of theirs is no unknown one.
+        self.inputs_ = learn_inputs(train.X, self.without_features)
+
+    def _widths(self, train: Rows) -> dict[str, Any]:
+        n_features, n_outputs = self.inputs_.n_features, self._n_outputs()
+        ours = {"n_features": n_features, "n_outputs": n_outputs}
+        # The words of PyTorch Geometric.
+        theirs = {"in_channels": n_features, "out_channels": n_outputs, "num_classes": n_outputs}
+        return {**ours, **theirs}
+
+    def _try_out(self, net: Any, train: Rows) -> int:
+        """Run a new module on two graphs: how wide its output is, and how much work it is."""
+        module = net.module_
+        for name in ("encode", "head"):
+            if not callable(getattr(module, name, None)):
+                raise ValueError(
+                    f"Got a {type(module).__name__} without {name!r}, but expected a module with "
+                    f"'encode' (graphs to vectors) and 'head' (vectors to logits): graphs are "
+                    f"mixed between the two."
+                )
+        few = self.inputs_.ready(train.X.part(np.arange(min(2, len(train.X)))), float_type(net))
+        batch = few[:].to(net.device)
+        module.eval()
+        with torch.no_grad():
+            logits = as_logits(module(batch))
+            self._check_stages(module, batch, logits)
+            # For a node; most of the work is done for each of them.
+            work = multiplications(module, batch)
+        net._work = round(work * float(train.X.n_nodes.mean()))
+        return int(logits.shape[1])
+
+    def _tensors(self, net: Any, rows: Rows) -> Tensors:
+        return self.inputs_.ready(rows.X, float_type(net)), *self._targets(net, rows)
+
+    def _in_batches(self, data: Graphs) -> Iterator[Any]:
+        return self.inputs_.ready(data, float_type(self.net_)).chunks(AT_ONCE)

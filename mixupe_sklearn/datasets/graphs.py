@@ -1,0 +1,316 @@
+"""Sets of graphs as they lie on a disk: the TU format, and the text format of Xu et al. (2019)."""
+
+import os
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+TU_ADDRESS = "https://chrsmrrs.github.io/datasets/docs/datasets/"
+TEXT_LAYOUT = (
+    "a line with the number of graphs, then for each a line 'n label' and n lines of nodes"
+)
+FOLDS = "10fold_idx"
+
+
+class GraphSet(NamedTuple):
+    """Graphs with their labels, and the folds that come with them.
+
+    Attributes
+    ----------
+    name : str
+        Name of the set.
+    graphs : list of pairs
+        A sparse adjacency for each graph, and what its nodes come with: an array ``(n_nodes,)`` of
+        labels, an array ``(n_nodes, n_features)`` of numbers, or None.
+    y : ndarray of shape (n_graphs,)
+        The labels of the graphs.
+    folds : list of pairs or None
+        Numbers of the graphs to train and to test on, for each fold; None without folds.
+    """
+
+    name: str
+    graphs: list[tuple[sparse.csr_array, np.ndarray | None]]
+    y: np.ndarray
+    folds: list[tuple[np.ndarray, np.ndarray]] | None = None
+
+
+def load_graph_text(path: str | os.PathLike) -> GraphSet:
+    r"""Read graphs in the text format of "How Powerful are Graph Neural Networks?".
+
+    A line has the number of graphs. Each graph is a line with its number of nodes and its label,
+    then a line for each node: its tag, the number of its neighbours, and these, counted from 0.
+    Tags are labels of nodes; where there is only one, they tell nothing and are left out.
+
+    Parameters
+    ----------
+    path : path
+        A file, or a folder ``NAME`` with ``NAME.txt`` and perhaps ``10fold_idx``, which holds
+        ``train_idx-1.txt`` and ``test_idx-1.txt`` up to 10.
+
+    Returns
+    -------
+    graphs : GraphSet
+        The graphs, their labels, and the folds.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from mixupe_sklearn.datasets.graphs import load_graph_text
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "TINY.txt")
+    ...     _ = path.write_text("2\n2 1\n0 1 1\n3 1 0\n1 0\n0 0\n")
+    ...     tiny = load_graph_text(path)
+    >>> tiny.y.tolist(), [labels.tolist() for _, labels in tiny.graphs]
+    ([1, 0], [[0, 3], [0]])
+    """
+    path = Path(path)
+    file = path / f"{path.name}.txt" if path.is_dir() else path
+    lines = _Lines(file)
+    found = [_read_text_graph(lines) for _ in range(lines.numbers(1)[0])]
+    if not found:
+        raise ValueError(f"Got {str(file)!r} with no graphs, but expected at least one.")
+    tags = {tag for _, labels, _ in found for tag in labels.tolist()}
+    graphs = [(adjacency, labels if len(tags) > 1 else None) for adjacency, labels, _ in found]
+    y = np.array([label for _, _, label in found])
+    folder = file.parent / FOLDS
+    folds = read_folds(folder, len(y)) if folder.is_dir() else None
+    return GraphSet(file.stem, graphs, y, folds)
+
+
+class _Lines:
+    """Lines of whole numbers, one after the other."""
+
+    def __init__(self, file: Path):
+        if not file.is_file():
+            raise FileNotFoundError(f"Got {str(file)!r}, but expected a file with {TEXT_LAYOUT}.")
+        self.file = file
+        self.number = 0
+        self._lines: Iterator[str] = iter(file.read_text().splitlines())
+
+    def numbers(self, n_least: int) -> list[int]:
+        self.number += 1
+        line = next(self._lines, None)
+        try:
+            if line is None:
+                raise ValueError("the file ends before it")
+            found = [int(word) for word in line.split()]
+            if len(found) < n_least:
+                raise ValueError(f"it has {len(found)} numbers")
+        except ValueError as error:
+            raise ValueError(
+                f"Got line {self.number} of {str(self.file)!r} with {line!r} ({error}), but "
+                f"expected at least {n_least} whole numbers: {TEXT_LAYOUT}."
+            ) from None
+        return found
+
+
+def _read_text_graph(lines: _Lines) -> tuple[sparse.csr_array, np.ndarray, int]:
+    n_nodes, label, *_ = lines.numbers(2)
+    tags, pairs = [], []
+    for node in range(n_nodes):
+        tag, n_neighbours, *rest = lines.numbers(2)
+        neighbours = rest[:n_neighbours]
+        if len(neighbours) < n_neighbours or any(not 0 <= one < n_nodes for one in neighbours):
+            raise ValueError(
+                f"Got line {lines.number} of {str(lines.file)!r} with the neighbours {neighbours}, "
+                f"but expected {n_neighbours} numbers from 0 to {n_nodes - 1}."
+            )
+        tags.append(tag)
+        pairs += [(other, node) for other in neighbours]
+    return (
+        _adjacency(np.array(pairs, dtype=np.int64).reshape(-1, 2), n_nodes),
+        np.array(tags),
+        label,
+    )
+
+
+def _adjacency(pairs: np.ndarray, n_nodes: int) -> sparse.csr_array:
+    """A matrix of ones, from source to target; an edge that is told twice counts once."""
+    pairs = np.unique(pairs, axis=0)
+    ones = np.ones(len(pairs), dtype=np.int8)
+    return sparse.csr_array((ones, (pairs[:, 0], pairs[:, 1])), shape=(n_nodes, n_nodes))
+
+
+def read_folds(folder: str | os.PathLike, n_graphs: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Read folds of graphs: the numbers of those to train and to test on.
+
+    Parameters
+    ----------
+    folder : path
+        Holds ``train_idx-1.txt``, ``test_idx-1.txt``, and so on.
+    n_graphs : int
+        How many graphs there are. Each fold has all of them, and none is tested twice; some may be
+        tested by no fold, as in the folds of MUTAG.
+
+    Returns
+    -------
+    folds : list of pairs of arrays
+        Training and test numbers.
+    """
+    folder = Path(folder)
+    n_folds = len(list(folder.glob("test_idx-*.txt")))
+    folds = []
+    for number in range(1, n_folds + 1):
+        train, test = (_indices(folder / f"{part}_idx-{number}.txt") for part in ("train", "test"))
+        both = np.concatenate([train, test])
+        if sorted(both.tolist()) != list(range(n_graphs)):
+            raise ValueError(
+                f"Got fold {number} of {str(folder)!r} with {len(train)} and {len(test)} numbers, "
+                f"but expected each of 0 to {n_graphs - 1} once."
+            )
+        folds.append((train, test))
+    tested = [graph for _, test in folds for graph in test.tolist()]
+    if len(tested) != len(set(tested)):
+        twice = next(graph for graph in tested if tested.count(graph) > 1)
+        raise ValueError(
+            f"Got folds in {str(folder)!r} of which several test graph {twice}, but expected it in "
+            f"one of them."
+        )
+    return folds
+
+
+def _indices(file: Path) -> np.ndarray:
+    if not file.is_file():
+        raise FileNotFoundError(f"Got no {str(file)!r}, but expected the numbers of a fold.")
+    return _numbers(file)[:, 0]
+
+
+def _numbers(file: Path, dtype: Any = np.int64) -> np.ndarray:
+    """Numbers of a text file, rows by lines, in the TU format parted by commas."""
+    try:
+        rows = [line.replace(",", " ").split() for line in file.read_text().splitlines() if line]
+        return np.array(rows, dtype=dtype).reshape(len(rows), -1)
+    except ValueError as error:
+        what = "whole numbers" if dtype is np.int64 else "numbers"
+        raise ValueError(
+            f"Got {str(file)!r} with something else than lines of {what} ({error}), but expected "
+            f"these alone."
+        ) from None
+
+
+def load_tu(folder: str | os.PathLike, *, attributes: bool = False) -> GraphSet:
+    r"""Read graphs in the TU format, as the sets of TUDataset come.
+
+    Nothing is downloaded. The sets (Morris et al., 2020) are at
+    https://chrsmrrs.github.io/datasets/docs/datasets/, to be unpacked.
+
+    Parameters
+    ----------
+    folder : path
+        A folder ``NAME`` with ``NAME_A.txt`` (edges, nodes counted from 1),
+        ``NAME_graph_indicator.txt`` (the graph of each node), ``NAME_graph_labels.txt``, and
+        perhaps ``NAME_node_labels.txt`` and ``NAME_node_attributes.txt``. Other files are not read.
+    attributes : bool, default=False
+        Whether nodes come with their attributes, beside which labels are columns of zeros and ones.
+        If not, they come with their labels alone, where there are any.
+
+    Returns
+    -------
+    graphs : GraphSet
+        The graphs and their labels.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from mixupe_sklearn.datasets.graphs import load_tu
+    >>> parts = {"A": "1, 2\n2, 1\n", "graph_indicator": "1\n1\n2\n"}
+    >>> parts["graph_labels"] = "1\n-1\n"
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for part, text in parts.items():
+    ...         _ = pathlib.Path(folder, f"TINY_{part}.txt").write_text(text)
+    ...     tiny = load_tu(folder)
+    >>> tiny.y.tolist(), [adjacency.shape for adjacency, _ in tiny.graphs]
+    ([1, -1], [(2, 2), (1, 1)])
+    """
+    folder = Path(folder)
+    files = sorted(folder.glob("*_A.txt"))
+    if len(files) != 1:
+        raise FileNotFoundError(
+            f"Got folder={str(folder)!r} with {len(files)} files *_A.txt, but expected one, and "
+            f"others of the same name: unpack a set of {TU_ADDRESS} there."
+        )
+    name = files[0].name.removesuffix("_A.txt")
+
+    def part(what: str) -> Path:
+        return folder / f"{name}_{what}.txt"
+
+    for what in ("graph_indicator", "graph_labels"):
+        if not part(what).is_file():
+            raise FileNotFoundError(
+                f"Got no {str(part(what))!r}, but expected it beside its edges."
+            )
+    owner = _numbers(part("graph_indicator"))[:, 0] - 1
+    y = _numbers(part("graph_labels"))[:, 0]
+    _check_owners(owner, len(y), part("graph_indicator"))
+    edges = _numbers(files[0]).reshape(-1, 2) - 1
+    _check_edges(edges, owner, files[0])
+    labels = _numbers(part("node_labels")) if part("node_labels").is_file() else None
+    nodes = None if labels is None else labels[:, 0]
+    if attributes or (labels is not None and labels.shape[1] > 1):
+        nodes = _features(part("node_attributes"), labels, attributes)
+    if nodes is not None and len(nodes) != len(owner):
+        raise ValueError(
+            f"Got labels or attributes of {len(nodes)} nodes in {str(folder)!r}, but expected "
+            f"{len(owner)}, as in {part('graph_indicator').name}."
+        )
+    return GraphSet(name, _cut(edges, owner, len(y), nodes), y)
+
+
+def _check_owners(owner: np.ndarray, n_graphs: int, file: Path) -> None:
+    is_right = len(owner) and owner[0] == 0 and bool(np.isin(np.diff(owner), (0, 1)).all())
+    if not is_right or owner[-1] != n_graphs - 1:
+        raise ValueError(
+            f"Got {str(file)!r} with graphs that are not numbered 1 to {n_graphs} in order, but "
+            f"expected a graph for each label, and nodes graph by graph."
+        )
+
+
+def _check_edges(edges: np.ndarray, owner: np.ndarray, file: Path) -> None:
+    is_there = (edges >= 0) & (edges < len(owner))
+    if not is_there.all():
+        line = int((~is_there).any(axis=1).argmax())
+        raise ValueError(
+            f"Got line {line + 1} of {str(file)!r} with an edge to a node that is not there, but "
+            f"expected 1 to {len(owner)}."
+        )
+    is_within = owner[edges[:, 0]] == owner[edges[:, 1]]
+    if not is_within.all():
+        raise ValueError(
+            f"Got line {int((~is_within).argmax()) + 1} of {str(file)!r} with an edge between two "
+            f"graphs, but expected both nodes in one graph."
+        )
+
+
+def _features(file: Path, labels: np.ndarray | None, attributes: bool) -> np.ndarray:
+    parts: list[np.ndarray] = []
+    if attributes:
+        if not file.is_file():
+            raise FileNotFoundError(
+                f"Got attributes=True, but no {str(file)!r}: expected attributes=False for a set "
+                f"without any."
+            )
+        parts.append(_numbers(file, np.float64))
+    for column in [] if labels is None else labels.T:
+        parts.append((column[:, None] == np.unique(column)).astype(float))
+    return np.concatenate(parts, axis=1)
+
+
+def _cut(
+    edges: np.ndarray, owner: np.ndarray, n_graphs: int, nodes: np.ndarray | None
+) -> list[tuple[sparse.csr_array, np.ndarray | None]]:
+    """One adjacency for each graph, from edges between nodes that are counted through."""
+    first = np.searchsorted(owner, np.arange(n_graphs + 1))
+    order = np.argsort(owner[edges[:, 0]], kind="stable")
+    edges = edges[order]
+    bounds = np.searchsorted(owner[edges[:, 0]], np.arange(n_graphs + 1))
+    return [
+        (
+            _adjacency(edges[bounds[graph] : bounds[graph + 1]] - start, stop - start),
+            None if nodes is None else nodes[start:stop],
+        )
+        for graph, (start, stop) in enumerate(pairwise(first))
+    ]

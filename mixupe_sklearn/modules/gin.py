@@ -1,0 +1,226 @@
+"""GIN: the graph isomorphism network, whose vector of a graph is what the paper mixes."""
+
+import warnings
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from mixupe_sklearn.modules._parts import check_counts
+
+try:
+    with warnings.catch_warnings():  # it scripts modules, which torch no longer likes
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from torch_geometric.nn import GINConv
+except ModuleNotFoundError as error:
+    if error.name != "torch_geometric":
+        raise
+    raise ImportError("GIN needs torch_geometric: pip install mixupe-sklearn[graph].") from error
+
+READOUTS = ("sum", "mean")
+# Devices on which torch multiplies by sparse matrices.
+SPARSE_DEVICES = ("cpu", "cuda")
+
+
+class _Sparse:
+    """A sparse matrix by rows: where each row begins, its columns and their values."""
+
+    def __init__(self, start: Tensor, column: Tensor, value: Tensor, n_columns: int):
+        self.start, self.column, self.value = start, column, value
+        # Made once for all layers, since that takes as long as a product.
+        self.matrix = None
+        if value.device.type in SPARSE_DEVICES:
+            size = (len(start) - 1, n_columns)
+            self.matrix = torch.sparse_csr_tensor(
+                start, column, value, size, check_invariants=False
+            )
+
+    def times(self, X: Tensor) -> Tensor:
+        if self.matrix is not None:
+            return self.matrix @ X
+        row = torch.repeat_interleave(self.start.diff())
+        terms = self.value[:, None] * X[self.column]
+        return X.new_zeros(len(self.start) - 1, X.shape[1]).index_add_(0, row, terms)
+
+
+with warnings.catch_warnings():  # once in a process torch tells that such matrices are in beta
+    warnings.simplefilter("ignore", UserWarning)
+    _Sparse(torch.tensor([0, 1]), torch.tensor([0]), torch.ones(1), 1)
+
+
+class _Sums(NamedTuple):
+    """Sums over neighbours, or over the nodes of a graph: a matrix, and its transpose."""
+
+    forward: _Sparse
+    backward: _Sparse
+
+    def of(self, X: Tensor) -> Tensor:
+        return _Product.apply(X, self)
+
+
+class _Product(torch.autograd.Function):
+    """A sparse product whose gradient is another one; torch's own would transpose at each step."""
+
+    @staticmethod
+    def forward(ctx: Any, X: Tensor, sums: _Sums) -> Tensor:
+        ctx.sums = sums
+        return sums.forward.times(X)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        sums = ctx.sums
+        return _Product.apply(gradient, _Sums(sums.backward, sums.forward)), None
+
+
+def _by_rows(row: Tensor, column: Tensor, n_nodes: int, dtype: torch.dtype) -> _Sparse:
+    if bool((row[1:] < row[:-1]).any()):
+        row, order = row.sort(stable=True)
+        column = column[order]
+    start = nn.functional.pad(torch.bincount(row, minlength=n_nodes).cumsum(0), (1, 0))
+    return _Sparse(start, column, torch.ones(len(row), dtype=dtype, device=row.device), n_nodes)
+
+
+def _neighbours(edge_index: Tensor, X: Tensor, is_symmetric: bool) -> _Sums:
+    """The sum over the neighbours from which an edge leads to a node."""
+    source, target = edge_index
+    incoming = _by_rows(target, source, len(X), X.dtype)
+    if is_symmetric:
+        return _Sums(incoming, incoming)
+    return _Sums(incoming, _by_rows(source, target, len(X), X.dtype))
+
+
+def _members(data: Any, X: Tensor, readout: str) -> _Sums:
+    """The sum, or the mean, over the nodes of each graph."""
+    owner = getattr(data, "batch", None)
+    owner = torch.zeros(len(X), dtype=torch.long, device=X.device) if owner is None else owner
+    start = getattr(data, "ptr", None)
+    if start is None:
+        start = nn.functional.pad(torch.bincount(owner).cumsum(0), (1, 0))
+    share = torch.ones(len(X), dtype=X.dtype, device=X.device)
+    if readout == "mean":
+        share = share / start.diff()[owner]
+    every = torch.arange(len(X) + 1, device=X.device)
+    forward = _Sparse(start, every[:-1], share, len(X))
+    return _Sums(forward, _Sparse(every, owner, share, len(start) - 1))
+
+
+class _Layer(GINConv):
+    """PyTorch Geometric's layer, with sums over neighbours that are made ready once a batch."""
+
+    def forward(self, X: Tensor, neighbours: _Sums) -> Tensor:  # type: ignore[override]
+        return self.nn((1 + self.eps) * X + neighbours.of(X))
+
+
+def _mlp(d_in: int, d_out: int) -> nn.Sequential:
+    layers = [nn.Linear(d_in, d_out), nn.BatchNorm1d(d_out), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(d_out, d_out), nn.BatchNorm1d(d_out), nn.ReLU())
+
+
+class GIN(nn.Module):
+    """Graph isomorphism network: layers that sum over neighbours, and a readout of each of them.
+
+    A layer makes of a node's vector ``x`` and those of its neighbours
+    ``MLP((1 + eps) x + sum of neighbours)``. The vectors of all nodes are summed up, those that
+    come in and those of each layer; this vector of the graph goes through a dense layer to the
+    logits. Mixup mixes it: ``encode`` gives it, ``head`` takes it.
+
+    Parameters
+    ----------
+    n_features : int
+        Numbers that a node comes with.
+    n_outputs : int
+        Width of the output (logits).
+    d_hidden : int, default=64
+        Width of the layers and of the head.
+    n_layers : int, default=5
+        Number of layers.
+    train_eps : bool, default=True
+        Whether ``eps`` is learned, one for each layer.
+    eps : float, default=0.0
+        Its value, or its first one.
+    readout : {"sum", "mean"}, default="sum"
+        How the vectors of nodes become one of the graph. Means do not tell sizes of graphs.
+    dropout : float, default=0.5
+        Share of the head's hidden units dropped in training.
+
+    Attributes
+    ----------
+    layers : torch.nn.ModuleList
+        The layers, each a ``torch_geometric.nn.GINConv``.
+    head : torch.nn.Sequential
+        From vectors of graphs to logits.
+
+    Notes
+    -----
+    The input is a ``torch_geometric.data.Batch`` (or ``Data``, a single graph): ``x`` of shape
+    ``(n_nodes, n_features)``, ``edge_index`` of shape ``(2, n_edges)``, from source to target, and
+    ``batch``, the number of each node's graph, in order. Logits have the shape
+    ``(n_graphs, n_outputs)``. An attribute ``symmetric=True`` says that each edge has its reverse,
+    and saves time.
+
+    References
+    ----------
+    Xu et al., "How Powerful are Graph Neural Networks?", ICLR 2019, equations 4.1 and 4.2.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch_geometric.data import Batch, Data
+    >>> from mixupe_sklearn.modules.gin import GIN
+    >>> edge = torch.tensor([[0, 1], [1, 0]])
+    >>> graphs = [Data(x=torch.ones(n, 3), edge_index=edge) for n in (2, 4)]
+    >>> module = GIN(n_features=3, n_outputs=2, d_hidden=8)
+    >>> module(Batch.from_data_list(graphs)).shape
+    torch.Size([2, 2])
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_outputs: int,
+        *,
+        d_hidden: int = 64,
+        n_layers: int = 5,
+        train_eps: bool = True,
+        eps: float = 0.0,
+        readout: str = "sum",
+        dropout: float = 0.5,
+    ):
+        super().__init__()
+        check_counts(
+            n_features=n_features, n_outputs=n_outputs, d_hidden=d_hidden, n_layers=n_layers
+        )
+        if readout not in READOUTS:
+            raise ValueError(f"Got readout={readout!r}, but expected 'sum' or 'mean'.")
+        self.n_features = n_features
+        self.readout = readout
+        widths = [n_features] + [d_hidden] * n_layers
+        self.layers = nn.ModuleList(
+            _Layer(_mlp(d_in, d_hidden), eps=eps, train_eps=train_eps) for d_in in widths[:-1]
+        )
+        self.head = nn.Sequential(
+            nn.Linear(sum(widths), d_hidden),
+            nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Linear(d_hidden, n_outputs),
+        )
+
+    def encode(self, data: Any) -> Tensor:
+        """Return a vector for each graph, of shape (n_graphs, n_features + n_layers * d_hidden)."""
+        X = data.x
+        if not isinstance(X, Tensor) or X.ndim != 2 or X.shape[1] != self.n_features:
+            shape = tuple(X.shape) if isinstance(X, Tensor) else type(X).__name__
+            raise ValueError(
+                f"Got x of shape {shape}, but GIN expected (n_nodes, {self.n_features})."
+            )
+        neighbours = _neighbours(data.edge_index, X, getattr(data, "symmetric", False) is True)
+        members = _members(data, X, self.readout)
+        parts = [members.of(X)]
+        for layer in self.layers:
+            X = layer(X, neighbours)
+            parts.append(members.of(X))
+        return torch.cat(parts, dim=1)
+
+    def forward(self, data: Any) -> Tensor:
+        """Return the logits of a batch of graphs."""
+        return self.head(self.encode(data))
