@@ -1,7 +1,7 @@
 """ERM, Mixup and MixupE on graphs: ``python -m benchmarks.graphs [--data FOLDER]``.
 
-The setting of Xu et al. (2019): GIN, Adam at 0.01 halved every 50 epochs, 350 epochs, ten folds, the
-epoch with the best mean test accuracy over the folds. Since that is chosen on test graphs, it
+The setting of Xu et al. (2019): GIN, Adam at 0.01 halved every 50 epochs, 350 epochs, ten folds,
+the epoch with the best mean test accuracy over the folds. Since that is chosen on test graphs, it
 flatters; next to it stands an honest protocol, in which epoch, alpha and eta are chosen on a tenth
 of the training graphs, fold by fold. Without a folder, graphs made by rule. Each fit is a row on
 the disk as soon as it is done, and the same command goes on where it was ended.
@@ -11,6 +11,7 @@ import argparse
 import pathlib
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 from benchmarks._graphs import data, timing
 from benchmarks._graphs.fits import METHODS, Study, Training, configs_of
@@ -101,7 +102,7 @@ def run_open(options: argparse.Namespace, folder: pathlib.Path) -> None:
         options.retry_failed,
     )
     items = [
-        Item(name, data.make_by_rule if path is None else lambda path=path: data.load(path))
+        Item(name, data.make_by_rule if path is None else partial(data.load, path))
         for name, path in places.items()
     ]
     with RowsFile(folder / "rows.csv", GRAPHS) as file:

@@ -86,7 +86,8 @@ def as_table(found: GraphSet) -> GraphTable:
 def make_by_rule() -> GraphTable:
     """Rings with a few chords against trees, of unequal size: small, and quickly learned."""
     rng = np.random.default_rng(0)
-    graphs, y = [], np.arange(N_MADE) % 2
+    graphs: list[Any] = []
+    y = np.arange(N_MADE) % 2
     for label in y:
         n_nodes = int(rng.integers(6, 16))
         nodes = np.arange(1, n_nodes)

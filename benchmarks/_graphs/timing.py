@@ -1,4 +1,175 @@
-FILE="timing.json"
-def measure(*a): pass
-def write(*a): pass
-def as_print(*a): return ""
+"""What a step costs: MixupE over Mixup, and epochs beside a plain loop of PyTorch Geometric."""
+
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch_geometric.data import Data
+from torch_geometric.loader import DataLoader
+from torch_geometric.nn import GINConv, global_add_pool
+
+from benchmarks._graphs.data import GraphTable
+from benchmarks._graphs.fits import LR, METHODS, Training
+from benchmarks._signals.fits import config_of
+from benchmarks._speed.timing import Run, Times, median, ratio_of, take_turns, threads
+from benchmarks._tabular.report.formats import as_terminal
+from benchmarks._tabular.report.sheets import Cell, Column, Sheet, number
+from benchmarks._tabular.running import commit, versions_of
+from mixupe_sklearn._skorch_data import make_dataset
+
+FILE = "timing.json"
+WIDTH = 140
+PLAIN = "plain loop"
+TITLES = {"erm": "ERM", "mixup": "Mixup", "mixupe": "MixupE"}
+# The most that a step of MixupE may take of one of Mixup, and of one of ours of the plain loop.
+MOST, MOST_OF_PLAIN = 1.3, 1.0
+N_LAYERS = 5
+
+
+def _mlp(d_in: int, d_out: int) -> nn.Sequential:
+    layers = [nn.Linear(d_in, d_out), nn.BatchNorm1d(d_out), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(d_out, d_out), nn.BatchNorm1d(d_out), nn.ReLU())
+
+
+class PlainGIN(nn.Module):
+    """The same network as PyTorch Geometric's own parts make it: what the loop is to train."""
+
+    def __init__(self, n_features: int, n_outputs: int, d_hidden: int):
+        super().__init__()
+        widths = [n_features] + [d_hidden] * N_LAYERS
+        self.layers = nn.ModuleList(
+            GINConv(_mlp(d_in, d_hidden), train_eps=True) for d_in in widths[:-1]
+        )
+        self.head = nn.Sequential(
+            nn.Linear(sum(widths), d_hidden), nn.ReLU(), nn.Dropout(0.5),
+            nn.Linear(d_hidden, n_outputs),
+        )  # fmt: skip
+
+    def forward(self, data: Any) -> torch.Tensor:
+        """Logits of a batch."""
+        X = data.x
+        parts = [global_add_pool(X, data.batch)]
+        for layer in self.layers:
+            X = layer(X, data.edge_index)
+            parts.append(global_add_pool(X, data.batch))
+        return self.head(torch.cat(parts, dim=1))
+
+
+def plain_loop(table: GraphTable, numbers: np.ndarray, training: Training) -> Run:
+    """An epoch of the loop that the examples of PyTorch Geometric have, without mixing."""
+    classes, y = np.unique(table.y, return_inverse=True)
+    graphs = []
+    for place in numbers:
+        adjacency, features = table.graphs[place]
+        edges = np.stack(adjacency.nonzero())
+        graphs.append(
+            Data(
+                x=torch.from_numpy(features),
+                edge_index=torch.from_numpy(edges.astype(np.int64)),
+                y=torch.tensor([y[place]]),
+            )
+        )
+    loader = DataLoader(graphs, batch_size=training.batch_size, shuffle=True)
+    module = PlainGIN(graphs[0].x.shape[1], len(classes), training.d_hidden)
+    # As ours: all weights in one operation.
+    optimizer = torch.optim.Adam(module.parameters(), lr=LR, fused=True)
+
+    def epoch() -> None:
+        module.train()
+        for batch in loader:
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(module(batch), batch.y).backward()
+            optimizer.step()
+
+    return epoch
+
+
+def runs_of(table: GraphTable, training: Training, n_epochs: int) -> dict[str, Run]:
+    """Some epochs by each candidate, to be run again and again; ours on graphs that were read."""
+    train, _ = table.folds[0]
+    X, y = [table.graphs[number] for number in train], table.y[train]
+
+    def ours(method: str) -> Run:
+        model = training.make(config_of(method, alpha=1.0, eta=0.1), seed=0)
+        model.set_params(max_epochs=1, callbacks=None).fit(X, y)
+        net, rows = model.net_, model._rows(*model._labelled(X, y), None)
+        dataset = make_dataset(*model._tensors(net, rows))
+        return lambda: net.partial_fit(dataset, None, epochs=n_epochs)
+
+    one = plain_loop(table, train, training)
+
+    def plain() -> None:
+        for _ in range(n_epochs):
+            one()
+
+    return {PLAIN: plain} | {TITLES[method]: ours(method) for method in METHODS}
+
+
+def measure(
+    tables: Sequence[GraphTable], trainings: Sequence[Training], n_rounds: int, n_epochs: int = 3
+) -> dict[str, Any]:
+    """Seconds an epoch of each candidate in each round, by set."""
+    found: dict[str, Times] = {}
+    for table, training in zip(tables, trainings, strict=True):
+        runs = runs_of(table, training, n_epochs)
+        with threads(1):
+            take_turns(runs, 1)  # what is loaded on the way is not counted
+            times = take_turns(runs, n_rounds)
+        found[table.name] = {
+            name: [round(one / n_epochs, 5) for one in values] for name, values in times.items()
+        }
+    about = {"n_epochs": n_epochs, "commit": commit(), "versions": versions_of(["gin"])}
+    return about | {"seconds": found}
+
+
+def sheets_of(path: pathlib.Path) -> list[Sheet]:
+    """The ratios, with the bounds and whether they were held."""
+    results = json.loads(path.read_text())
+    return [_ratios(results), _epochs(results)]
+
+
+def _ratios(results: Mapping[str, Any]) -> Sheet:
+    body = []
+    for name, times in results["seconds"].items():
+        ratio = ratio_of(times["MixupE"], times["Mixup"])
+        verdict = "held" if ratio.median <= MOST else "missed"
+        figures = [str(len(times["Mixup"])), str(ratio), number(MOST), verdict]
+        body.append([Cell(name), *map(Cell, figures)])
+    heads = ("Rounds", "Ratio (quartiles)", "At most", "Verdict")
+    caption = (
+        f"A step of MixupE over one of Mixup: the median of the ratios of a round of "
+        f"{results['n_epochs']} epochs each, in turns in one process with one thread."
+    )
+    return Sheet("steps", caption, [Column("Set", is_number=False), *map(Column, heads)], body)
+
+
+def _epochs(results: Mapping[str, Any]) -> Sheet:
+    body = []
+    for name, times in results["seconds"].items():
+        rates = [f"{1 / median(times[one]):.3g}" for one in (PLAIN, *TITLES.values())]
+        ratio = ratio_of(times["ERM"], times[PLAIN])
+        verdict = "held" if ratio.median <= MOST_OF_PLAIN else "missed"
+        body.append([Cell(name), *map(Cell, (*rates, str(ratio), verdict))])
+    heads = (PLAIN, *TITLES.values(), "ERM over plain (quartiles)", "At most 1")
+    caption = (
+        "Epochs a second, and the time of an epoch of ours without mixing over that of a plain "
+        "loop: the same network of PyTorch Geometric's own layers, its DataLoader, the same "
+        "optimizer; of the same rounds."
+    )
+    return Sheet("epochs", caption, [Column("Set", is_number=False), *map(Column, heads)], body)
+
+
+def as_print(path: pathlib.Path) -> str:
+    """What was measured, for the terminal."""
+    sheets = [f"{one.caption}\n\n{as_terminal(one, WIDTH)}" for one in sheets_of(path)]
+    return "\n\n".join([*sheets, f"Times:  {path}"])
+
+
+def write(results: Mapping[str, Any], path: pathlib.Path) -> None:
+    """Keep what was measured."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(results, indent=1) + "\n")

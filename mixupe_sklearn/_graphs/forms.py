@@ -182,7 +182,7 @@ def _plain(value: Any) -> Any:
 def as_features(values: Any, name: str) -> np.ndarray:
     """Numbers of nodes as an array (n_nodes, n_features); a single column may be flat."""
     try:
-        rows = [_array(row).reshape(-1) for row in values] if isinstance(values, list) else values
+        rows = [_array(row) for row in values] if isinstance(values, list) else values
         features = np.asarray(rows, dtype=np.float32)
     except (TypeError, ValueError):
         raise ValueError(

@@ -215,6 +215,11 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
             return
         output = run_stages(stages, few, {})
         if output.shape != logits.shape or not torch.allclose(output, logits, atol=1e-4):
+            if "mix_at" in self._constant:
+                raise ValueError(
+                    f"Got a {type(module).__name__} whose 'head' of 'encode' is not its output, "
+                    f"but expected a forward that runs the two."
+                )
             raise ValueError(
                 f"Got mix_at='hidden' with a {type(module).__name__} whose stages, run in turn, do "
                 f"not give its output, but expected stages that do; set mix_at='input'."

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mixupe_sklearn._checks import Choice, Kind, check_rules
+from mixupe_sklearn._checks import Choice, Kind, Rule, check_rules
 from mixupe_sklearn._forward import as_logits
 from mixupe_sklearn._graphs.nodes import STAND_INS, learn_inputs
 from mixupe_sklearn._graphs.packed import Graphs
@@ -25,7 +25,7 @@ MODULES = {"gin": GIN}
 # Optimizers that move all weights in one operation if they are told to: steps are short here, and
 # a third of one would go into the many small weights.
 FUSED = ("adam", "adamw", "sgd")
-RULES = {
+RULES: dict[str, Rule] = {
     "without_features": Choice(STAND_INS),
     "node_label": Kind("a name of a node attribute", (str,)),
     "node_features": Kind("a name of a node attribute", (str,)),

@@ -13,7 +13,7 @@ try:
         warnings.simplefilter("ignore", DeprecationWarning)
         from torch_geometric.nn import GINConv
 except ModuleNotFoundError as error:
-    if error.name != "torch_geometric":
+    if (error.name or "").split(".")[0] != "torch_geometric":
         raise
     raise ImportError("GIN needs torch_geometric: pip install mixupe-sklearn[graph].") from error
 
@@ -67,7 +67,7 @@ class _Product(torch.autograd.Function):
         return sums.forward.times(X)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         sums = ctx.sums
         return _Product.apply(gradient, _Sums(sums.backward, sums.forward)), None
 
@@ -107,7 +107,7 @@ def _members(data: Any, X: Tensor, readout: str) -> _Sums:
 class _Layer(GINConv):
     """PyTorch Geometric's layer, with sums over neighbours that are made ready once a batch."""
 
-    def forward(self, X: Tensor, neighbours: _Sums) -> Tensor:  # type: ignore[override]
+    def forward(self, X: Tensor, neighbours: _Sums) -> Tensor:
         return self.nn((1 + self.eps) * X + neighbours.of(X))
 
 
