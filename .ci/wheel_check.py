@@ -7,6 +7,7 @@ import sys
 import numpy as np
 
 import mixupe_sklearn
+import mixupe_sklearn.datasets.graphs
 import mixupe_sklearn.datasets.images
 import mixupe_sklearn.datasets.speech
 from mixupe_sklearn import datasets
@@ -35,4 +36,9 @@ try:
 except ImportError as error:
     reason = str(error)
 assert "needs pandas" in reason, f"a loader of tables came without pandas: {reason}"
+try:
+    reason = str(mixupe_sklearn.MixupEGraphClassifier)
+except ImportError as error:
+    reason = str(error)
+assert reason.endswith("pip install mixupe-sklearn[graph]."), f"no word of the extra: {reason}"
 print(f"wheel {mixupe_sklearn.__version__}: installed without extras, imported, and learned")

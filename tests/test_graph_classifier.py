@@ -327,7 +327,7 @@ def test_the_net_alone_trains_on_a_loader_of_pytorch_geometric(rings):
         criterion__mix_at="hidden", optimizer=torch.optim.Adam, lr=0.01, max_epochs=2, verbose=0,
         iterator_train=DataLoader, iterator_valid=DataLoader, train_split=None, batch_size=8,
     )  # fmt: skip
-    pairs = Pairs(data, (y == "ring").astype(int))
+    pairs = Pairs(data, (y == "ring").astype(int).tolist())
     net.fit(pairs, y=None)
     assert net.predict_proba(pairs).shape == (48, 2)
 

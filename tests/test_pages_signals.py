@@ -22,7 +22,7 @@ from benchmarks._signals.sections import sections_of
 from benchmarks._signals.tables import methods_sheet
 from benchmarks._tabular.rows import read_rows
 from mixupe_sklearn import modules, recipes
-from mixupe_sklearn.datasets import images, speech
+from mixupe_sklearn.datasets import graphs, images, speech
 
 DOCS = pathlib.Path(mixupe_sklearn.__file__).parents[1] / "docs"
 STATIC = DOCS / "_static"
@@ -49,12 +49,13 @@ def own_names(place, module):
 
 
 NAMES = [
-    *("MixupEImageClassifier", "MixupESpeechClassifier", "Spectrogram"),
+    *("MixupEImageClassifier", "MixupESpeechClassifier", "Spectrogram", "MixupEGraphClassifier"),
     *(f"modules.{name}" for name in modules.__all__ if name != "NAMED"),
     *("callbacks.PolyakAverage", "callbacks.WarmupCosine"),
     *("recipes.recipe", "recipes.Recipe", "recipes.recipes_table"),
     *own_names("datasets.images", images),
     *own_names("datasets.speech", speech),
+    *own_names("datasets.graphs", graphs),
 ]
 # Channels, size and classes that a network's count of parameters on the page is for.
 SPECTROGRAMS, LARGE, SMALL = (1, (160, 101), 30), (3, (224, 224), 1000), (3, (32, 32), 10)
@@ -76,7 +77,9 @@ def pictures():
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize(("page", "n_blocks"), [("images", 6), ("speech", 4), ("recipes", 3)])
+@pytest.mark.parametrize(
+    ("page", "n_blocks"), [("images", 6), ("speech", 4), ("recipes", 3), ("graphs", 4)]
+)
 def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(page, n_blocks):
     found = BLOCK.findall((DOCS / f"{page}.md").read_text())
     assert len(found) >= n_blocks
@@ -89,7 +92,7 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(page, n_blocks):
             assert printed.getvalue() == shown
         scores += re.findall(r"^[01]\.\d+$", printed.getvalue(), re.MULTILINE)
     assert all(float(score) > 0.8 for score in scores)
-    assert len(scores) == (0 if page == "recipes" else 1)
+    assert len(scores) == {"recipes": 0, "graphs": 2}.get(page, 1)
 
 
 def test_the_table_of_recipes_is_that_of_the_package():
@@ -101,7 +104,7 @@ def test_a_public_name_is_in_the_list_of_all(name):
     assert f"   {name}\n" in (DOCS / "api.md").read_text()
 
 
-@pytest.mark.parametrize("page", ["images", "speech", "recipes", "processes"])
+@pytest.mark.parametrize("page", ["images", "speech", "recipes", "processes", "graphs"])
 def test_a_page_is_found_from_the_first_one(page):
     index = (DOCS / "index.md").read_text()
     assert f"]({page}.md)" in index

@@ -1,8 +1,9 @@
-"""Data to try things on: tables, and published sets of pictures and speech as they lie on disk.
+"""Data to try things on: tables, and published sets of other data as they lie on disk.
 
 Nothing is trained here. Loaders of tables return a :class:`Table` and need pandas, and those of
-OpenML its client: ``pip install mixupe-sklearn[openml]``. Those of pictures and speech are in
-:mod:`mixupe_sklearn.datasets.images` and :mod:`mixupe_sklearn.datasets.speech`.
+OpenML its client: ``pip install mixupe-sklearn[openml]``. Those of pictures, speech and graphs are
+in :mod:`mixupe_sklearn.datasets.images`, :mod:`mixupe_sklearn.datasets.speech` and
+:mod:`mixupe_sklearn.datasets.graphs`.
 """
 
 from importlib import import_module
