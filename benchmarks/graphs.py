@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from benchmarks._graphs import data, timing
-from benchmarks._graphs.fits import METHODS, Study, Training, configs_of
+from benchmarks._graphs.fits import Study, Training, configs_of
 from benchmarks._graphs.report import make_report, write_page
-from benchmarks._graphs.rows import GRAPHS
+from benchmarks._graphs.rows import GRAPHS, METHODS
 from benchmarks._tabular.command import end_in_order
 from benchmarks._tabular.options import positive
 from benchmarks._tabular.rows import RowsFile

@@ -3,6 +3,7 @@
 import json
 import pathlib
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -82,9 +83,38 @@ def test_methods_without_numbers_are_chosen_too():
     assert np.isnan(chosen.deviation)
 
 
-def test_folds_that_are_not_whole_are_left_out():
-    rows = pd.DataFrame({"protocol": ["xu"] * 3, "fold": [0, 0, 1]})
-    assert whole_folds(rows)["fold"].tolist() == [0, 0]
+def folds_of(*fits):
+    rows = [(fold, "mixup", alpha, np.nan) for fold, alpha in fits]
+    return pd.DataFrame(rows, columns=["fold", "method", "alpha", "eta"])
+
+
+@pytest.mark.parametrize(
+    ("fits", "n_folds", "alphas"),
+    [
+        ([(0, 1), (0, 2), (1, 1)], 1, {1, 2}),  # one fold is not done
+        ([(0, 1), (0, 2), (1, 1), (2, 1)], 3, {1}),  # a value that one fold has begun with
+        ([(0, 1), (1, 2)], 1, {1}),  # different values
+        ([(0, 1), (0, 2), (1, 1), (1, 2)], 2, {1, 2}),
+    ],
+)
+def test_only_folds_with_the_same_fits_are_compared(fits, n_folds, alphas):
+    whole = whole_folds(folds_of(*fits))
+    assert whole["fold"].nunique() == n_folds
+    assert set(whole["alpha"]) == alphas
+    assert whole.groupby("fold").size().nunique() == 1
+
+
+def test_the_fingerprint_tells_edges_and_features():
+    table = data.make_by_rule()
+    (adjacency, features), *others = table.graphs
+    found = {table.fingerprint}
+    # The same neighbours in all, of other nodes.
+    start = adjacency.indptr.copy()
+    start[1] = 0
+    moved = type(adjacency)((adjacency.data, adjacency.indices, start), shape=adjacency.shape)
+    for first in ((moved, features), (adjacency, 2 * features)):
+        found.add(replace(table, graphs=[first, *others]).fingerprint)
+    assert len(found) == 3
 
 
 def test_the_graphs_made_by_rule_are_those_they_were():

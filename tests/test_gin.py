@@ -16,6 +16,7 @@ from mixupe_sklearn.modules.gin import GIN
 # A triangle with a tail, an edge of it in one direction only, and a node by itself.
 EDGES = [(0, 1), (1, 0), (1, 2), (2, 1), (0, 2), (2, 0), (2, 3)]
 N_NODES = 5
+EDGES_NONE = torch.zeros(2, 0, dtype=torch.long)
 
 
 def graph(n_features=3, edges=EDGES, n_nodes=N_NODES, seed=0):
@@ -195,6 +196,23 @@ def test_features_of_another_width_are_told_in_a_sentence():
         GIN(4, 2)(graph())
     with pytest.raises(ValueError, match="Got x of shape NoneType, but GIN expected"):
         GIN(4, 2)(Data(edge_index=graph().edge_index, num_nodes=5))
+
+
+@pytest.mark.parametrize("edge", [(9, 0), (0, 9), (0, -1), (10**9, 0)])
+def test_an_edge_to_nowhere_is_told_before_it_is_read(edge):
+    data = Data(x=torch.ones(4, 3), edge_index=torch.tensor([edge]).T)
+    with pytest.raises(
+        ValueError, match="Got edge_index from .* but GIN expected nodes from 0 to 3"
+    ):
+        GIN(3, 2).eval()(data)
+
+
+def test_a_batch_out_of_order_is_told():
+    data = Data(x=torch.ones(4, 3), edge_index=EDGES_NONE, batch=torch.tensor([0, 1, 0, 1]))
+    with pytest.raises(
+        ValueError, match="Got batch out of order, but GIN expected the nodes graph"
+    ):
+        GIN(3, 2).eval()(data)
 
 
 @pytest.mark.parametrize(

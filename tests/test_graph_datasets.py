@@ -89,6 +89,18 @@ def test_several_labels_a_node_become_columns(tmp_path):
     np.testing.assert_array_equal(found.graphs[1][1], [[1, 0, 1, 0], [1, 0, 0, 1]])
 
 
+def test_a_set_without_edges_is_a_set(tmp_path):
+    found = load_tu(write_tu(tmp_path / "tu", A="\n"))
+    assert [adjacency.nnz for adjacency, _ in found.graphs] == [0, 0]
+
+
+def test_files_that_are_no_text_are_told(tmp_path):
+    place = write_text(tmp_path)
+    (place / "TINY.txt").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match="which is no text, but expected numbers"):
+        load_graph_text(place)
+
+
 def test_folds_come_with_the_graphs(tmp_path):
     place = write_text(tmp_path)
     write_folds(place, train_1=[0], test_1=[1], train_2=[1], test_2=[0])
@@ -109,6 +121,12 @@ TEXT_ERRORS = {
     "one number": (TEXT.replace("\n0 1 2\n", "\n0\n"), "Got line 6 of .* .it has 1 numbers"),
     "no such node": (TEXT.replace("0 2 1 2", "0 2 1 9"), r"Got line 3 of .* neighbours \[1, 9\]"),
     "too few": (TEXT.replace("0 2 1 2", "0 3 1 2"), "Got line 3 of .* expected 3 numbers from 0"),
+    "negative": (TEXT.replace("2 -1", "-2 -1"), "Got line 7 of .* a graph of -2 nodes, but expect"),
+    "minus neighbours": (
+        TEXT.replace("0 2 1 2", "0 -1 1 2"),
+        "Got line 3 of .* expected -1 numbers",
+    ),
+    "too many lines": (TEXT + "1 0\n", "Got '1 0' after the last graph of"),
     "no graphs": ("0\n", "Got .* with no graphs, but expected at least one"),
 }
 
@@ -132,6 +150,10 @@ TU_ERRORS = {
     ),
     "a label too many": ({"graph_labels": "1\n1\n1\n"}, "that are not numbered 1 to 3"),
     "nodes too few": ({"node_labels": "0\n1\n"}, "Got labels or attributes of 2 nodes"),
+    "three numbers an edge": (
+        {"A": "1, 2, 3\n"},
+        "with 3 numbers a line, but expected two, an edge",
+    ),
     "a word": ({"graph_labels": "yes\nno\n"}, "something else than lines of whole numbers"),
 }
 
@@ -160,6 +182,9 @@ def test_folds_that_are_wrong_are_told(tmp_path):
         read_folds(folder, 2)
     with pytest.raises(ValueError, match="Got fold 1 of .* but expected each of 0 to 2 once"):
         read_folds(folder, 3)
+    (tmp_path / "none").mkdir()
+    with pytest.raises(FileNotFoundError, match="without a test_idx-1.txt, but expected folds"):
+        read_folds(tmp_path / "none", 2)
     (folder / "train_idx-1.txt").unlink()
     with pytest.raises(FileNotFoundError, match="Got no .*train_idx-1.txt"):
         read_folds(folder, 2)

@@ -4,10 +4,11 @@ import warnings
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy import sparse
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset
 from torch_geometric.utils import to_networkx
 
 from mixupe_sklearn._graphs.nodes import learn_inputs
@@ -203,6 +204,90 @@ def test_labels_of_graphs_come_along_where_all_have_them():
     assert read_graphs([*data, Data(edge_index=edge, num_nodes=2)])[1] is None
 
 
+def test_nodes_may_be_tuples_such_as_the_places_of_a_grid():
+    grid = nx.grid_2d_graph(2, 1).to_directed()
+    batch = batch_of(
+        [list(grid.edges), nx.grid_2d_graph(2, 1), list(nx.grid_2d_graph(2, 2).to_directed().edges)]
+    )
+    assert batch.ptr.tolist() == [0, 2, 4, 8]
+    assert batch.edge_index[:, :2].tolist() == [[1, 0], [0, 1]]
+
+
+@pytest.mark.parametrize("kind", [dict, list, tuple, set])
+def test_the_keys_of_neighbours_name_nodes_without_any(kind):
+    neighbours = {0: {1: 1.0}, 1: {0: 1.0}, 2: {}}
+    graph = {node: (own if kind is dict else kind(own)) for node, own in neighbours.items()}
+    assert batch_of([graph]).ptr.tolist() == [0, 3]
+
+
+def test_an_edge_that_is_told_twice_in_an_adjacency_counts_once():
+    ones, places = np.ones(4), ([0, 0, 1, 1], [1, 1, 0, 0])
+    for kind in (sparse.coo_array, sparse.csr_array):
+        with pytest.warns(UserWarning, match="numbers other than 0 and 1"):
+            batch = batch_of([(kind((ones, places), shape=(3, 3)), None)])
+        assert batch.edge_index.shape[1] == 2
+    assert batch_of([nx.MultiGraph([(0, 1), (0, 1)])]).edge_index.shape[1] == 4
+
+
+def test_edges_in_one_direction_are_told_also_behind_a_directed_graph():
+    with pytest.warns(UserWarning, match=r"Got X\[1\] with edges in one direction only"):
+        batch_of([nx.DiGraph([(0, 1)]), [(0, 1)]])
+
+
+def test_labels_of_networkx_are_values_whatever_holds_them():
+    graph = nx.path_graph(3)
+    for node, label in enumerate([np.int64(1), torch.tensor(1), np.array(2)]):
+        graph.nodes[node]["label"] = label
+    graphs, _ = read_graphs([graph])
+    assert graphs.vocabulary == [1, 2]
+    assert [type(label) for label in graphs.vocabulary] == [int, int]
+
+
+def test_other_containers_of_numbers_are_taken():
+    dense = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    x = np.array([[1.0], [2.0]])
+    for adjacency, features in [
+        (dense.to_sparse(), x),
+        (dense.to_sparse_csr(), pd.DataFrame(x)),
+        (dense, torch.tensor(x, dtype=torch.bfloat16)),
+        (dense.numpy(), pd.Series([1.0, 2.0])),
+        (dense.int().numpy().astype(bool), [torch.tensor([1.0]), torch.tensor([2.0])]),
+    ]:
+        batch = batch_of([(adjacency, features)])
+        assert batch.x.tolist() == [[1], [2]]
+        assert batch.edge_index.tolist() == [[1, 0], [0, 1]]
+    rows = [torch.tensor([0, 1]), torch.tensor([1, 0])]  # two edges
+    assert batch_of([rows]).ptr.tolist() == [0, 2]
+
+
+def test_a_dataset_of_pytorch_geometric_is_a_sequence():
+    class Own(InMemoryDataset):
+        def __init__(self, graphs):
+            super().__init__()
+            self.data, self.slices = self.collate(graphs)
+
+    graphs = [Data(x=torch.ones(2, 1), edge_index=EDGE, y=torch.tensor([n])) for n in (0, 1, 1)]
+    read, labels = read_graphs(Own(graphs))
+    assert len(read) == 3
+    assert labels == [0, 1, 1]
+
+
+def test_unknown_labels_may_be_ignored():
+    graphs, _ = read_graphs(FORMS["csr"])
+    inputs = learn_inputs(graphs.part(np.array([0])), "degree")
+    assert inputs.known == ("H", "O")
+    batch = inputs.ready(graphs, unknown="ignore")[:]
+    assert batch.x.tolist() == [[0, 1], [1, 0], [1, 0]] + [[0, 0]] * 4
+
+
+def test_one_graph_by_its_number():
+    graphs, _ = read_graphs(FORMS["csr"])
+    one = learn_inputs(graphs, "degree").ready(graphs)[1]
+    assert type(one) is Data
+    assert one.x.shape == (4, 4)
+    assert one.edge_index.shape == (2, 6)
+
+
 EDGE = torch.tensor([[0, 1], [1, 0]])
 ONES = np.ones((2, 2)) - np.eye(2)
 BAD = {
@@ -249,7 +334,7 @@ BAD = {
     ),
     "other number of nodes": (
         [(ONES, np.ones((3, 2)))],
-        "Got X[0] with features or labels of 3 nodes and an adjacency of 2, but expected as many.",
+        "Got X[0] with 2 nodes and features or labels of 3, but expected as many.",
     ),
     "labels here and there": (
         [nx.path_graph(2), labelled_networkx([(0, 1)], "ab")],
@@ -273,7 +358,7 @@ BAD = {
     ),
     "ragged features": (
         [(ONES, [[1.0], [1.0, 2.0]])],
-        "Got X[0] with features that are no array of numbers, but expected (n_nodes, n_features).",
+        "Got X[0] with features that are no array of real numbers, but expected (n_nodes, n_features).",
     ),
     "an edge of three": (
         [[(0, 1), (0, 1, 2)]],
@@ -281,7 +366,7 @@ BAD = {
     ),
     "complex adjacency": (
         [(ONES * 1j, None)],
-        "Got X[0] with an adjacency of complex128, but expected numbers.",
+        "Got X[0] with an adjacency of complex128, but expected real numbers.",
     ),
     "no edge_index": (
         [Data(x=torch.ones(2, 1))],
@@ -289,7 +374,31 @@ BAD = {
     ),
     "edge_index the other way": (
         [Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0], [0, 0]]))],
-        "Got X[0] with an edge_index of shape (3, 2) and type int64, but expected (2, n_edges)",
+        "Got X[0] with an edge_index of shape (3, 2) and type int64, but expected an array (2, n_edges) of",
+    ),
+    "edge_index of a list": (
+        [Data(x=torch.ones(2, 1), edge_index=[[0, 1], [1]])],
+        "Got X[0] with an edge_index of another kind, but expected an array (2, n_edges)",
+    ),
+    "text in the adjacency": (
+        [(np.array([["a", "b"], ["b", "a"]]), None)],
+        "Got X[0] with an adjacency of <U1, but expected real numbers.",
+    ),
+    "complex features": (
+        [(ONES, np.ones((2, 1)) * 1j)],
+        "Got X[0] with features that are no array",
+    ),
+    "huge features": (
+        [(ONES, [[10**400], [1]])],
+        "Got X[0] with features that are no array of real",
+    ),
+    "lists as nodes": (
+        [[([0], [1]), ([1], [0])]],
+        "Got X[0] with an edge ([0], [1]), but expected",
+    ),
+    "labels of graphs of unequal length": (
+        [Data(edge_index=EDGE, num_nodes=2, y=torch.zeros(n)) for n in (2, 3)],
+        "Got X with y of 2 to 3 values a graph, but expected one label a graph, or as many",
     ),
     "array": (np.ones((5, 3)), "Got X as an array of shape (5, 3), but expected a sequence of gra"),
 }
@@ -316,3 +425,27 @@ def test_one_graph_is_no_sequence_of_graphs(X):
 def test_other_things_in_the_sequence_are_no_graphs(graph):
     with pytest.raises(TypeError, match=r"Got X\[1\] of type .*, but expected a torch_geometric"):
         read_graphs([nx.path_graph(2), graph])
+
+
+@pytest.mark.parametrize("label", [[1, 0], np.zeros(2), {}, float("nan")])
+def test_labels_that_are_no_names_are_told(label):
+    graph = nx.path_graph(2)
+    nx.set_node_attributes(graph, label, "label")
+    for node in graph:
+        graph.nodes[node]["label"] = label
+    with pytest.raises(ValueError, match=r"Got X\[0\] with the node label .* but expected a name"):
+        read_graphs([graph])
+
+
+@pytest.mark.parametrize("about", ["ab", 7])
+def test_features_that_are_nothing_of_the_kind_are_told(about):
+    for first in (ONES, [(0, 1), (1, 0)]):
+        with pytest.raises(TypeError, match=r"Got X\[0\] with nodes' features of type"):
+            read_graphs([(first, about)])
+
+
+def test_graphs_of_several_kinds_of_nodes_are_told():
+    with pytest.raises(
+        TypeError, match=r"Got X\[0\] of type HeteroData, with several kinds of nod"
+    ):
+        read_graphs([HeteroData()])

@@ -69,9 +69,21 @@ PROTOCOLS = {"xu": choose_on_test, "honest": choose_on_valid}
 
 
 def whole_folds(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows of the folds that have all fits that any fold of their protocol has."""
-    parts = []
-    for _, part in rows.groupby("protocol", sort=False):
-        counts = part.groupby("fold").size()
-        parts.append(part[part["fold"].isin(counts.index[counts == counts.max()])])
-    return pd.concat(parts) if parts else rows
+    """Rows of one protocol in folds that have the same fits, as many rows as can be had so.
+
+    Where a fold is not done, or some values were tried in some folds only, means over folds would
+    compare different folds.
+    """
+    fits = list(zip(*(rows[name].fillna(-1) for name in ("method", *NUMBERS)), strict=True))
+    by_fold: dict[int, set[tuple]] = {fold: set() for fold in rows["fold"]}
+    for fold, fit in zip(rows["fold"], fits, strict=True):
+        by_fold[fold].add(fit)
+    best: tuple[set, set] = (set(), set())
+    for wanted in by_fold.values():
+        folds = {fold for fold, have in by_fold.items() if wanted <= have}
+        if len(folds) * len(wanted) > len(best[0]) * len(best[1]):
+            best = (folds, wanted)
+    is_kept = [
+        fold in best[0] and fit in best[1] for fold, fit in zip(rows["fold"], fits, strict=True)
+    ]
+    return rows[is_kept]

@@ -19,7 +19,6 @@ from benchmarks._tabular.rows import Key, key_of
 from mixupe_sklearn._graphs.reading import read_graphs
 from mixupe_sklearn.adapters.graph import AT_ONCE, MixupEGraphClassifier
 
-METHODS = ("erm", "mixup", "mixupe")
 # What Xu et al. train with, but for the widths and the epochs.
 HALVED_EVERY = 50
 LR = 0.01
@@ -165,7 +164,8 @@ def configs_of(
 
     Examples
     --------
-    >>> [len(configs_of([name], [0.2, 1.0], [0.01, 0.1, 1.0])) for name in METHODS]
+    >>> names = ("erm", "mixup", "mixupe")
+    >>> [len(configs_of([name], [0.2, 1.0], [0.01, 0.1, 1.0])) for name in names]
     [1, 2, 6]
     """
     every = [

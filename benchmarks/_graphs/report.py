@@ -11,18 +11,15 @@ import pandas as pd
 from benchmarks._candidates import page
 from benchmarks._graphs import paper, timing
 from benchmarks._graphs.chosen import PROTOCOLS, Chosen, whole_folds
-from benchmarks._graphs.rows import GRAPHS, with_curves
+from benchmarks._graphs.rows import GRAPHS, METHODS, TITLES, WIDTH, with_curves
 from benchmarks._tabular.own import as_json
 from benchmarks._tabular.report.formats import as_markdown, as_terminal
 from benchmarks._tabular.report.sheets import Cell, Column, Sheet, number, plus_minus, short, span
 from benchmarks._tabular.rows import read_rows
 
-METHODS = ("erm", "mixup", "mixupe")
-TITLES = {"erm": "ERM", "mixup": "Mixup", "mixupe": "MixupE"}
 SAID = {"xu": "on the test folds (Xu et al.)", "honest": "on validation graphs"}
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "graphs.md"
 NAME = "graphs"
-WIDTH = 140
 CAUTION = (
     "Chosen on the test folds, an error is lower than what a new graph would see: compare methods "
     "within a line, and believe the lines chosen on validation graphs."
@@ -48,11 +45,10 @@ def parts_of(rows: pd.DataFrame) -> Iterator[Part]:
     """Rows that did not fail, of whole folds, by set, training and protocol."""
     good = with_curves(rows[rows["error"] == ""])
     for (dataset, _, params), of_set in good.groupby(["dataset", "data", "params"], sort=False):
-        whole = whole_folds(of_set)
         for protocol in PROTOCOLS:
-            part = whole[whole["protocol"] == protocol]
+            part = of_set[of_set["protocol"] == protocol]
             if len(part):
-                yield Part(str(dataset), protocol, json.loads(str(params)), part)
+                yield Part(str(dataset), protocol, json.loads(str(params)), whole_folds(part))
 
 
 def errors_sheet(parts: Sequence[Part]) -> Sheet:
@@ -138,6 +134,9 @@ def sheets_of(folder: pathlib.Path) -> tuple[list[Sheet], list[str]]:
     if (folder / timing.FILE).exists():
         sheets += timing.sheets_of(folder / timing.FILE)
     lines = settings_lines(parts)
+    n_left = len(rows) - len(failed) - sum(len(part.rows) for part in parts)
+    if n_left:
+        lines.append(f"- {n_left} fits are left out, of folds that do not have all fits yet")
     if failed:
         lines.append(f"- {len(failed)} of {len(rows)} fits failed, such as: {failed[0]}")
     return sheets, lines

@@ -4,6 +4,10 @@ import pandas as pd
 
 from benchmarks._tabular.rows import Form
 
+TITLES = {"erm": "ERM", "mixup": "Mixup", "mixupe": "MixupE"}
+METHODS = tuple(TITLES)
+# Wide enough for a table in one piece.
+WIDTH = 140
 KEY = ("dataset", "data", "protocol", "fold", "method", "alpha", "eta", "params")
 CURVES = ("valid_errors", "valid_losses", "test_errors")
 _TEXTS = ("dataset", "data", "protocol", "method", "params", *CURVES)

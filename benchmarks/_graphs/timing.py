@@ -13,7 +13,8 @@ from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GINConv, global_add_pool
 
 from benchmarks._graphs.data import GraphTable
-from benchmarks._graphs.fits import LR, METHODS, Training
+from benchmarks._graphs.fits import LR, Training
+from benchmarks._graphs.rows import METHODS, TITLES, WIDTH
 from benchmarks._signals.fits import config_of
 from benchmarks._speed.timing import Run, Times, median, ratio_of, take_turns, threads
 from benchmarks._tabular.report.formats import as_terminal
@@ -22,9 +23,7 @@ from benchmarks._tabular.running import commit, versions_of
 from mixupe_sklearn._skorch_data import make_dataset
 
 FILE = "timing.json"
-WIDTH = 140
 PLAIN = "plain loop"
-TITLES = {"erm": "ERM", "mixup": "Mixup", "mixupe": "MixupE"}
 # The most that a step of MixupE may take of one of Mixup, and of one of ours of the plain loop.
 MOST, MOST_OF_PLAIN = 1.3, 1.0
 N_LAYERS = 5

@@ -1,10 +1,11 @@
 """One graph from each of the forms that people have: PyTorch Geometric, networkx, pairs, edges."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from numbers import Integral, Number
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from scipy import sparse
 from torch import Tensor
 
@@ -12,6 +13,9 @@ FORMS = (
     "a torch_geometric Data, a networkx graph, a pair (adjacency, features), a list of edges, or a "
     "pair (edges, node labels)"
 )
+
+# The neighbours of a node in a dict of them.
+NEIGHBOURS = (Mapping, list, tuple, set, frozenset, np.ndarray)
 
 
 class Graph(NamedTuple):
@@ -31,6 +35,11 @@ class Graph(NamedTuple):
 
 def read_graph(graph: Any, name: str, *, node_label: str, node_features: str) -> Graph:
     """Read one graph, or raise one sentence that names it."""
+    if hasattr(graph, "edge_types"):
+        raise TypeError(
+            f"Got {name} of type {type(graph).__name__}, with several kinds of nodes or edges, but "
+            f"expected {FORMS}."
+        )
     if hasattr(graph, "edge_index"):
         return _from_geometric(graph, name)
     if hasattr(graph, "nodes") and hasattr(graph, "edges"):
@@ -39,14 +48,22 @@ def read_graph(graph: Any, name: str, *, node_label: str, node_features: str) ->
         return _from_adjacency(graph, None, name)
     if isinstance(graph, Mapping):
         return _from_edges(graph, None, name)
-    if isinstance(graph, (str, bytes)) or not isinstance(graph, Collection):
+    if isinstance(graph, (str, bytes, Tensor)) or not isinstance(graph, Collection):
         raise TypeError(f"Got {name} of type {type(graph).__name__}, but expected {FORMS}.")
-    if isinstance(graph, (tuple, list)) and len(graph) in (2, 3) and _is_many(graph[0]):
+    if isinstance(graph, (tuple, list)) and _is_told(graph):
         first, about = graph[0], graph[1]
         if _is_matrix(first):
             return _from_adjacency(first, about, name)
         return _from_edges(first, about, name)
     return _from_edges(graph, None, name)
+
+
+def _is_told(parts: Sequence[Any]) -> bool:
+    """Whether these are edges and what is known of the nodes, and no two or three edges."""
+    if len(parts) not in (2, 3) or not _is_many(parts[0]):
+        return False
+    # Nodes of an edge may be tuples themselves, such as the places of a grid.
+    return not all(isinstance(part, tuple) and len(part) == 2 for part in parts)
 
 
 def _is_many(first: Any) -> bool:
@@ -69,27 +86,42 @@ def _is_matrix(value: Any) -> bool:
 
 
 def _array(value: Any) -> np.ndarray:
-    return value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+    if not isinstance(value, Tensor):
+        return np.asarray(value)
+    value = value.detach().cpu()
+    value = value if value.layout == torch.strided else value.to_dense()
+    return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
 
 
 def _from_geometric(data: Any, name: str) -> Graph:
     x, edge_index = getattr(data, "x", None), data.edge_index
     if edge_index is None:
         raise ValueError(f"Got {name} with edge_index=None, but expected its edges, (2, n_edges).")
-    edges = _array(edge_index)
+    is_dense = isinstance(edge_index, np.ndarray) or (
+        isinstance(edge_index, Tensor) and edge_index.layout == torch.strided
+    )
+    edges = _array(edge_index) if is_dense else np.empty(0)
     if edges.ndim != 2 or len(edges) != 2 or edges.dtype.kind not in "iu":
+        told = f"of shape {edges.shape} and type {edges.dtype}" if is_dense else "of another kind"
         raise ValueError(
-            f"Got {name} with an edge_index of shape {edges.shape} and type {edges.dtype}, but "
-            f"expected (2, n_edges) whole numbers."
+            f"Got {name} with an edge_index {told}, but expected an array (2, n_edges) of whole "
+            f"numbers."
         )
-    features = None if x is None else as_features(_array(x), name)
+    features = None if x is None else as_features(x, name)
     n_nodes = len(features) if features is not None else data.num_nodes
     if not isinstance(n_nodes, int):
         n_nodes = int(edges.max(initial=-1)) + 1
+    return Graph(n_nodes, edges.astype(np.int64), None, features, _own_label(data))
+
+
+def _own_label(data: Any) -> Any:
+    """What a graph of PyTorch Geometric is labelled with: a value, several, or None."""
     y = getattr(data, "y", None)
-    if isinstance(y, Tensor):
-        y = y.item() if y.numel() == 1 else y.detach().cpu().numpy().reshape(-1)
-    return Graph(n_nodes, edges.astype(np.int64), None, features, y)
+    if not isinstance(y, Tensor):
+        return y
+    if y.numel() <= 1:
+        return y.item() if y.numel() else None
+    return y.detach().cpu().numpy().reshape(-1)
 
 
 def _from_networkx(graph: Any, name: str, node_label: str, node_features: str) -> Graph:
@@ -100,7 +132,8 @@ def _from_networkx(graph: Any, name: str, node_label: str, node_features: str) -
         reverse = edges[:, edges[0] != edges[1]][::-1]  # a loop is its own reverse
         edges = np.concatenate([edges, reverse], axis=1)
     about = [graph.nodes[node] for node in graph.nodes]
-    labels = _attribute(about, node_label, name)
+    found = _attribute(about, node_label, name)
+    labels = None if found is None else [_label(value, name) for value in found]
     features = _attribute(about, node_features, name)
     numbers = None if features is None else as_features(features, name)
     return Graph(len(place), edges, labels, numbers, None, graph.is_directed())
@@ -120,14 +153,18 @@ def _attribute(about: Sequence[Mapping], key: str, name: str) -> list[Any] | Non
 
 
 def _from_adjacency(adjacency: Any, about: Any, name: str) -> Graph:
-    matrix = sparse.coo_array(adjacency if sparse.issparse(adjacency) else _array(adjacency))
+    given = adjacency if sparse.issparse(adjacency) else _array(adjacency)
+    if given.dtype.kind not in "biuf":
+        raise ValueError(
+            f"Got {name} with an adjacency of {given.dtype}, but expected real numbers."
+        )
+    matrix = sparse.coo_array(given, copy=True)
+    matrix.sum_duplicates()
     if matrix.shape[0] != matrix.shape[1]:
         raise ValueError(
             f"Got {name} with an adjacency of shape {matrix.shape}, but expected a square matrix, "
             f"a row and a column for each node."
         )
-    if matrix.dtype.kind not in "biuf":
-        raise ValueError(f"Got {name} with an adjacency of {matrix.dtype}, but expected numbers.")
     if not np.isfinite(matrix.data).all():
         raise ValueError(
             f"Got {name} with NaN or infinity in its adjacency, but expected finite numbers."
@@ -152,21 +189,31 @@ def _of_nodes(about: Any, n_nodes: int, name: str) -> tuple[list[Any] | None, np
                 f"its {n_nodes} nodes."
             )
         about = [about[node] for node in range(n_nodes)]
-    values = about.toarray() if sparse.issparse(about) else about
-    if not sparse.issparse(about) and not isinstance(about, (Sequence, np.ndarray, Tensor)):
+    values = _listed(about, name)
+    if len(values) != n_nodes:
+        raise ValueError(
+            f"Got {name} with {n_nodes} nodes and features or labels of {len(values)}, but "
+            f"expected as many."
+        )
+    if len(values) and all(map(_is_label, values)):
+        return [_label(value, name) for value in values], None
+    return None, as_features(values, name)
+
+
+def _listed(about: Any, name: str) -> Any:
+    """What nodes come with, as something that has an entry for each of them."""
+    if sparse.issparse(about):
+        return about.toarray()
+    is_array = hasattr(about, "__array__")
+    if isinstance(about, (str, bytes)) or not (is_array or isinstance(about, Sequence)):
         raise TypeError(
             f"Got {name} with nodes' features of type {type(about).__name__}, but expected an "
             f"array (n_nodes, n_features), or a label for each node."
         )
-    if len(values) != n_nodes:
-        raise ValueError(
-            f"Got {name} with features or labels of {len(values)} nodes and an adjacency of "
-            f"{n_nodes}, but expected as many."
-        )
-    values = values if isinstance(values, list) else list(_array(values))
-    if values and all(map(_is_label, values)):
-        return [_plain(value) for value in values], None
-    return None, as_features(values, name)
+    if not is_array:
+        return about
+    values = np.atleast_1d(_array(about))
+    return values if values.ndim > 1 else list(values)
 
 
 def _is_label(value: Any) -> bool:
@@ -175,18 +222,30 @@ def _is_label(value: Any) -> bool:
     )
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+def _label(value: Any, name: str) -> Any:
+    """A label of a node as itself: not as an array of one, and of one kind with others."""
+    if isinstance(value, (np.ndarray, np.generic, Tensor)) and value.ndim == 0:
+        value = value.item()
+    is_hashable = isinstance(value, Hashable) and not isinstance(value, Tensor)
+    if not is_hashable or value != value:  # only NaN is unlike itself
+        raise ValueError(
+            f"Got {name} with the node label {value!r}, but expected a name or a whole number; "
+            f"numbers of nodes are their features."
+        )
+    return value
 
 
 def as_features(values: Any, name: str) -> np.ndarray:
     """Numbers of nodes as an array (n_nodes, n_features); a single column may be flat."""
     try:
-        rows = [_array(row) for row in values] if isinstance(values, list) else values
-        features = np.asarray(rows, dtype=np.float32)
-    except (TypeError, ValueError):
+        is_list = isinstance(values, (list, tuple))
+        rows = np.asarray([_array(row) for row in values]) if is_list else _array(values)
+        if rows.dtype.kind == "c":
+            raise ValueError("complex")
+        features = rows.astype(np.float32)
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(
-            f"Got {name} with features that are no array of numbers, but expected "
+            f"Got {name} with features that are no array of real numbers, but expected "
             f"(n_nodes, n_features)."
         ) from None
     features = features[:, None] if features.ndim == 1 else features
@@ -206,12 +265,13 @@ def as_features(values: Any, name: str) -> np.ndarray:
 
 def _from_edges(edges: Any, about: Any, name: str) -> Graph:
     """Edges as grakel has them: pairs of names, or a dict by pairs, or a dict of dicts."""
-    pairs = list(_pairs(edges, name))
+    pairs, keys = _pairs(edges, name)
     if about is None:
-        named: Collection[Any] = dict.fromkeys(node for pair in pairs for node in pair)
+        named: Collection[Any] = dict.fromkeys([*keys, *(node for pair in pairs for node in pair)])
     elif isinstance(about, Mapping):
         named = about
     else:
+        about = _listed(about, name)
         named = range(len(about))
     try:
         place = {node: number for number, node in enumerate(named)}
@@ -226,15 +286,22 @@ def _from_edges(edges: Any, about: Any, name: str) -> Graph:
     return Graph(len(place), np.array(numbers, dtype=np.int64).reshape(-1, 2).T, labels, features)
 
 
-def _pairs(edges: Any, name: str) -> Any:
+def _pairs(edges: Any, name: str) -> tuple[list[tuple[Any, Any]], list[Any]]:
+    """Pairs of nodes, and nodes that are told beside them: the keys of a dict of neighbours."""
+    keys: list[Any] = []
     if isinstance(edges, Mapping):
-        if any(isinstance(value, (Mapping, list, set)) for value in edges.values()):
-            # Neighbours by node; a node without any is known by its key alone, or not at all.
-            return ((source, target) for source, targets in edges.items() for target in targets)
-        edges = list(edges)
+        if edges and all(isinstance(value, NEIGHBOURS) for value in edges.values()):
+            keys = list(edges)
+            edges = [(source, target) for source in keys for target in edges[source]]
+        else:
+            edges = list(edges)
+    pairs = []
     for edge in edges:
-        if isinstance(edge, (str, bytes)) or not isinstance(edge, Collection) or len(edge) != 2:
+        is_pair = isinstance(edge, (Collection, Tensor)) and not isinstance(edge, (str, bytes))
+        pair = tuple(_array(edge).tolist() if isinstance(edge, Tensor) else edge) if is_pair else ()
+        if len(pair) != 2 or not all(isinstance(node, Hashable) for node in pair):
             raise ValueError(
                 f"Got {name} with an edge {edge!r}, but expected pairs of nodes, or {FORMS}."
             )
-    return (tuple(edge) for edge in edges)
+        pairs.append(pair)
+    return pairs, keys

@@ -8,6 +8,8 @@ import torch
 
 from mixupe_sklearn._graphs.packed import GraphRows, Graphs
 
+# What becomes of labels that were not there in training.
+UNKNOWN = ("error", "ignore")
 # What stands in for features where graphs have none.
 STAND_INS = ("degree", "ones")
 
@@ -35,11 +37,14 @@ class NodeInputs:
         """How many numbers a node brings into the network."""
         return self.n_given + (1 if self.kind == "ones" else len(self.known))
 
-    def ready(self, graphs: Graphs, dtype: torch.dtype = torch.float32) -> GraphRows:
+    def ready(
+        self, graphs: Graphs, dtype: torch.dtype = torch.float32, unknown: str = "error"
+    ) -> GraphRows:
         """Graphs as batches are taken from them; one sentence where they are unlike the first."""
         self._check(graphs)
         if self.kind == "label":
-            return GraphRows(graphs, self._label_codes(graphs), len(self.known), dtype)
+            codes = self._label_codes(graphs, unknown == "error")
+            return GraphRows(graphs, codes, len(self.known), dtype)
         if self.kind == "degree":
             # A degree that was never seen counts as the nearest that was.
             known = np.array(self.known)
@@ -59,17 +64,18 @@ class NodeInputs:
             got, expected = ("without", "some") if self.kind == "label" else ("with", "none")
             raise ValueError(f"Got {name} {got} node labels, but expected {expected}, as in fit.")
 
-    def _label_codes(self, graphs: Graphs) -> np.ndarray:
+    def _label_codes(self, graphs: Graphs, must_know: bool) -> np.ndarray:
+        """The column of each node's label; one more than there are for a label that has none."""
         assert graphs.codes is not None
         place = {label: number for number, label in enumerate(self.known)}
-        table = np.array([place.get(label, -1) for label in graphs.vocabulary])
-        unknown = [code for code in graphs.used_codes() if table[code] < 0]
-        if unknown:
+        table = np.array([place.get(label, len(place)) for label in graphs.vocabulary])
+        unknown = [code for code in graphs.used_codes() if table[code] == len(place)]
+        if unknown and must_know:
             label = graphs.vocabulary[unknown[0]]
             shown = ", ".join(map(repr, self.known[:10])) + ", ..." * (len(self.known) > 10)
             raise ValueError(
                 f"Got {graphs.name} with the node label {label!r}, but expected one of those in "
-                f"fit: {shown}."
+                f"fit: {shown}; unknown_labels='ignore' takes it for none of them."
             )
         return table[graphs.codes]
 

@@ -99,7 +99,7 @@ class GraphRows(Gathers):
     graphs : Graphs
         The graphs.
     codes : array of shape (n_all_nodes,) or None
-        A number below ``n_codes`` for each node, which becomes one column of that many.
+        A number for each node, which becomes a one in that column; ``n_codes`` is no column.
     n_codes : int
         How many columns these are.
     dtype : torch.dtype, default=torch.float32
@@ -117,8 +117,8 @@ class GraphRows(Gathers):
         self.dtype = dtype
         self.shape = graphs.shape
         features = graphs.features
-        self.n_features = n_codes + (0 if features is None else features.shape[1])
         self._n_codes = n_codes
+        self._n_beyond = int(codes is not None and bool((codes == n_codes).any()))
         self._codes = None if codes is None else torch.from_numpy(codes.astype(np.int64))
         self._features = None if features is None else torch.from_numpy(features).to(dtype)
         self._edges = torch.from_numpy(graphs.edges)
@@ -127,9 +127,16 @@ class GraphRows(Gathers):
         return len(self.graphs)
 
     def __getitem__(self, index: Any) -> Any:
-        """These graphs, by numbers or a slice, as a ``torch_geometric.data.Batch``."""
-        from torch_geometric.data import Batch
+        """These graphs, by numbers or a slice, as a ``torch_geometric.data.Batch``; or one of them.
 
+        The batch is made here and not by PyTorch Geometric, which would take it apart graph by
+        graph first: its ``to_data_list`` does not work.
+        """
+        from torch_geometric.data import Batch, Data
+
+        if isinstance(index, (int, np.integer)):
+            batch = self[np.array([index])]
+            return Data(x=batch.x, edge_index=batch.edge_index, symmetric=batch.symmetric)
         graphs = self.graphs
         n_nodes, n_edges = graphs.n_nodes[index], graphs.n_edges[index]
         nodes = torch.from_numpy(in_ranges(graphs.first_node[index], n_nodes))
@@ -149,8 +156,9 @@ class GraphRows(Gathers):
         parts = []
         if self._codes is not None:
             codes = self._codes.index_select(0, nodes)
-            columns = torch.zeros(len(nodes), self._n_codes, dtype=self.dtype)
-            parts.append(columns.scatter_(1, codes[:, None], 1.0))
+            columns = torch.zeros(len(nodes), self._n_codes + self._n_beyond, dtype=self.dtype)
+            columns.scatter_(1, codes[:, None], 1.0)
+            parts.append(columns[:, : self._n_codes].contiguous())
         if self._features is not None:
             parts.append(self._features.index_select(0, nodes))
         if not parts:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from torch.utils.data import Dataset
 
 from mixupe_sklearn._checks import warn_user
 from mixupe_sklearn._graphs.forms import FORMS, Graph, read_graph
@@ -39,18 +40,19 @@ def read_graphs(
     for number, graph in enumerate(read):
         _check(graph, f"{name}[{number}]")
         _check_alike(graph, read[0], f"{name}[{number}]", f"{name}[0]")
-    return _packed(read, name), _labels(read)
+    return _packed(read, name), _labels(read, name)
 
 
 def _sequence(X: Any, name: str) -> Sequence[Any]:
     if hasattr(X, "to_data_list"):  # a Batch of PyTorch Geometric
         X = X.to_data_list()
     is_graph = hasattr(X, "edge_index") or (hasattr(X, "nodes") and hasattr(X, "edges"))
+    is_graph = is_graph and not isinstance(X, Dataset)  # one of PyTorch Geometric passes names on
     has_length = hasattr(X, "__len__") and hasattr(X, "__getitem__")
     if is_graph or isinstance(X, (str, bytes, dict)) or not has_length:
         raise TypeError(
-            f"Got {name} of type {type(X).__name__}, but expected a sequence of graphs, each "
-            f"{FORMS}."
+            f"Got {name} of type {type(X).__name__}, but expected a sequence of graphs, such as a "
+            f"list, each {FORMS}."
         )
     if getattr(X, "ndim", 1) != 1:
         raise ValueError(
@@ -94,15 +96,24 @@ def _check_alike(graph: Graph, first: Graph, name: str, first_name: str) -> None
             )
 
 
-def _labels(read: Sequence[Graph]) -> list[Any] | None:
+def _labels(read: Sequence[Graph], name: str) -> list[Any] | None:
     labels = [graph.y for graph in read]
-    return None if any(label is None for label in labels) else labels
+    if any(label is None for label in labels):
+        return None
+    sizes = {np.size(label) for label in labels}
+    if len(sizes) > 1:
+        raise ValueError(
+            f"Got {name} with y of {min(sizes)} to {max(sizes)} values a graph, but expected one "
+            f"label a graph, or as many for each."
+        )
+    return labels
 
 
 def _packed(read: Sequence[Graph], name: str) -> Graphs:
     n_nodes = np.array([graph.n_nodes for graph in read])
     n_edges = np.array([graph.edges.shape[1] for graph in read])
-    sorted_edges, one_way = [], None
+    sorted_edges = []
+    is_symmetric, one_way = True, None
     for number, graph in enumerate(read):
         source, target = graph.edges
         order = np.lexsort((source, target))
@@ -110,9 +121,9 @@ def _packed(read: Sequence[Graph], name: str) -> Graphs:
         # In the order of the targets, and in that of the sources, turned round: the same edges?
         turned = graph.edges[::-1, np.lexsort((target, source))]
         if not np.array_equal(sorted_edges[-1], turned):
-            one_way = number if one_way is None and not graph.is_directed else one_way
-            if graph.is_directed:
-                one_way = -1 if one_way is None else one_way
+            is_symmetric = False
+            if one_way is None and not graph.is_directed:
+                one_way = number
     _tell(read, one_way, name)
     vocabulary, codes = _numbered(read)
     features = [graph.features for graph in read if graph.features is not None]
@@ -122,7 +133,7 @@ def _packed(read: Sequence[Graph], name: str) -> Graphs:
         first_edge=n_edges.cumsum() - n_edges,
         n_edges=n_edges,
         edges=np.ascontiguousarray(np.concatenate(sorted_edges, axis=1)),
-        is_symmetric=one_way is None,
+        is_symmetric=is_symmetric,
         features=np.concatenate(features) if features else None,
         codes=codes,
         vocabulary=vocabulary,
@@ -132,7 +143,7 @@ def _packed(read: Sequence[Graph], name: str) -> Graphs:
 
 def _tell(read: Sequence[Graph], one_way: int | None, name: str) -> None:
     """Say once what may not be what the user thinks."""
-    if one_way is not None and one_way >= 0:
+    if one_way is not None:
         warn_user(
             f"Got {name}[{one_way}] with edges in one direction only (an asymmetric adjacency): "
             f"edges are taken as directed, from source to target; give both directions for a graph "

@@ -8,8 +8,8 @@ import torch
 
 from mixupe_sklearn._checks import Choice, Kind, Rule, check_rules
 from mixupe_sklearn._forward import as_logits
-from mixupe_sklearn._graphs.nodes import STAND_INS, learn_inputs
-from mixupe_sklearn._graphs.packed import Graphs
+from mixupe_sklearn._graphs.nodes import STAND_INS, UNKNOWN, learn_inputs
+from mixupe_sklearn._graphs.packed import GraphRows, Graphs
 from mixupe_sklearn._graphs.reading import read_graphs
 from mixupe_sklearn._hardware import multiplications
 from mixupe_sklearn._inputs import Rows
@@ -27,6 +27,7 @@ MODULES = {"gin": GIN}
 FUSED = ("adam", "adamw", "sgd")
 RULES: dict[str, Rule] = {
     "without_features": Choice(STAND_INS),
+    "unknown_labels": Choice(UNKNOWN),
     "node_label": Kind("a name of a node attribute", (str,)),
     "node_features": Kind("a name of a node attribute", (str,)),
 }
@@ -79,6 +80,9 @@ class MixupEGraphClassifier(AdapterClassifier):
         What nodes without features and labels bring: the number of edges that lead to them, as
         columns of zeros and ones (a number that was not seen in training counts as the nearest
         that was), or a one.
+    unknown_labels : {"error", "ignore"}, default="error"
+        What becomes of a node label at ``predict`` that no training graph had: one sentence that
+        names it, or a node without any of the known labels.
     node_label : str, default="label"
         Name of the attribute that nodes of networkx graphs have their label in.
     node_features : str, default="x"
@@ -189,6 +193,7 @@ class MixupEGraphClassifier(AdapterClassifier):
         module="gin",
         module_params=None,
         without_features="degree",
+        unknown_labels="error",
         node_label="label",
         node_features="x",
         optimizer="adam",
@@ -221,6 +226,7 @@ class MixupEGraphClassifier(AdapterClassifier):
         self.module = module
         self.module_params = module_params
         self.without_features = without_features
+        self.unknown_labels = unknown_labels
         self.node_label = node_label
         self.node_features = node_features
         self.optimizer = optimizer
@@ -244,9 +250,11 @@ class MixupEGraphClassifier(AdapterClassifier):
 
     def _settings(self) -> Mapping[str, Any]:
         settings = super()._settings()
-        if self.optimizer not in FUSED:
+        given = {} if self.optimizer_params is None else self.optimizer_params
+        is_free = isinstance(given, Mapping) and not set(given) & {"foreach", "differentiable"}
+        if self.optimizer not in FUSED or not is_free:
             return settings
-        return {**settings, "optimizer_params": {"fused": True} | (self.optimizer_params or {})}
+        return {**settings, "optimizer_params": {"fused": True, **given}}
 
     def _read(self, X: Any, name: str, *, is_new: bool, labelled: bool) -> Samples:
         check_rules(vars(self), RULES)
@@ -281,19 +289,35 @@ class MixupEGraphClassifier(AdapterClassifier):
                     f"'encode' (graphs to vectors) and 'head' (vectors to logits): graphs are "
                     f"mixed between the two."
                 )
-        few = self.inputs_.ready(train.X.part(np.arange(min(2, len(train.X)))), float_type(net))
-        batch = few[:].to(net.device)
+        few = train.X.part(np.arange(min(2, len(train.X))))
+        batch = self.inputs_.ready(few, float_type(net))[:].to(net.device)
         module.eval()
-        with torch.no_grad():
-            logits = as_logits(module(batch))
-            self._check_stages(module, batch, logits)
-            # For a node; most of the work is done for each of them.
-            work = multiplications(module, batch)
+        try:
+            with torch.no_grad():
+                logits = as_logits(module(batch))
+                self._check_stages(module, batch, logits)
+                # For a node; most of the work is done for each of them.
+                work = multiplications(module, batch)
+        except (RuntimeError, TypeError, AttributeError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise ValueError(
+                f"Got a {type(module).__name__} that cannot take a torch_geometric Batch of "
+                f"{len(few)} graphs ({type(error).__name__}: {reason}), but expected 'encode' and "
+                f"forward to take one, with x, edge_index and batch."
+            ) from error
+        if len(logits) != len(few):
+            raise ValueError(
+                f"Got a {type(module).__name__} with {len(logits)} rows of logits for {len(few)} "
+                f"graphs, but expected one a graph: let 'encode' sum over the nodes of a graph."
+            )
         net._work = round(work * float(train.X.n_nodes.mean()))
         return int(logits.shape[1])
 
     def _tensors(self, net: Any, rows: Rows) -> Tensors:
-        return self.inputs_.ready(rows.X, float_type(net)), *self._targets(net, rows)
+        return self._ready(net, rows.X), *self._targets(net, rows)
 
     def _in_batches(self, data: Graphs) -> Iterator[Any]:
-        return self.inputs_.ready(data, float_type(self.net_)).chunks(AT_ONCE)
+        return self._ready(self.net_, data).chunks(AT_ONCE)
+
+    def _ready(self, net: Any, graphs: Graphs) -> GraphRows:
+        return self.inputs_.ready(graphs, float_type(net), self.unknown_labels)

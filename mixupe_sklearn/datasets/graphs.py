@@ -71,6 +71,7 @@ def load_graph_text(path: str | os.PathLike) -> GraphSet:
     file = path / f"{path.name}.txt" if path.is_dir() else path
     lines = _Lines(file)
     found = [_read_text_graph(lines) for _ in range(lines.numbers(1)[0])]
+    lines.end()
     if not found:
         raise ValueError(f"Got {str(file)!r} with no graphs, but expected at least one.")
     tags = {tag for _, labels, _ in found for tag in labels.tolist()}
@@ -89,7 +90,7 @@ class _Lines:
             raise FileNotFoundError(f"Got {str(file)!r}, but expected a file with {TEXT_LAYOUT}.")
         self.file = file
         self.number = 0
-        self._lines: Iterator[str] = iter(file.read_text().splitlines())
+        self._lines: Iterator[str] = iter(_text(file).splitlines())
 
     def numbers(self, n_least: int) -> list[int]:
         self.number += 1
@@ -107,14 +108,27 @@ class _Lines:
             ) from None
         return found
 
+    def end(self) -> None:
+        rest = next((line for line in self._lines if line.strip()), None)
+        if rest is not None:
+            raise ValueError(
+                f"Got {rest!r} after the last graph of {str(self.file)!r}, but expected no more "
+                f"than its first line says."
+            )
+
 
 def _read_text_graph(lines: _Lines) -> tuple[sparse.csr_array, np.ndarray, int]:
     n_nodes, label, *_ = lines.numbers(2)
+    if n_nodes < 1:
+        raise ValueError(
+            f"Got line {lines.number} of {str(lines.file)!r} with a graph of {n_nodes} nodes, but "
+            f"expected at least one."
+        )
     tags, pairs = [], []
     for node in range(n_nodes):
         tag, n_neighbours, *rest = lines.numbers(2)
         neighbours = rest[:n_neighbours]
-        if len(neighbours) < n_neighbours or any(not 0 <= one < n_nodes for one in neighbours):
+        if len(neighbours) != n_neighbours or any(not 0 <= one < n_nodes for one in neighbours):
             raise ValueError(
                 f"Got line {lines.number} of {str(lines.file)!r} with the neighbours {neighbours}, "
                 f"but expected {n_neighbours} numbers from 0 to {n_nodes - 1}."
@@ -153,6 +167,10 @@ def read_folds(folder: str | os.PathLike, n_graphs: int) -> list[tuple[np.ndarra
     """
     folder = Path(folder)
     n_folds = len(list(folder.glob("test_idx-*.txt")))
+    if not n_folds:
+        raise FileNotFoundError(
+            f"Got {str(folder)!r} without a test_idx-1.txt, but expected folds."
+        )
     folds = []
     for number in range(1, n_folds + 1):
         train, test = (_indices(folder / f"{part}_idx-{number}.txt") for part in ("train", "test"))
@@ -179,11 +197,19 @@ def _indices(file: Path) -> np.ndarray:
     return _numbers(file)[:, 0]
 
 
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"Got {str(file)!r}, which is no text, but expected numbers.") from None
+
+
 def _numbers(file: Path, dtype: Any = np.int64) -> np.ndarray:
     """Numbers of a text file, rows by lines, in the TU format parted by commas."""
     try:
-        rows = [line.replace(",", " ").split() for line in file.read_text().splitlines() if line]
-        return np.array(rows, dtype=dtype).reshape(len(rows), -1)
+        lines = (line.replace(",", " ").split() for line in _text(file).splitlines())
+        rows = [line for line in lines if line]
+        return np.array(rows, dtype=dtype).reshape(len(rows), len(rows[0]) if rows else 0)
     except ValueError as error:
         what = "whole numbers" if dtype is np.int64 else "numbers"
         raise ValueError(
@@ -246,7 +272,13 @@ def load_tu(folder: str | os.PathLike, *, attributes: bool = False) -> GraphSet:
     owner = _numbers(part("graph_indicator"))[:, 0] - 1
     y = _numbers(part("graph_labels"))[:, 0]
     _check_owners(owner, len(y), part("graph_indicator"))
-    edges = _numbers(files[0]).reshape(-1, 2) - 1
+    edges = _numbers(files[0])
+    if edges.size and edges.shape[1] != 2:
+        raise ValueError(
+            f"Got {str(files[0])!r} with {edges.shape[1]} numbers a line, but expected two, an "
+            f"edge."
+        )
+    edges = edges.reshape(-1, 2) - 1
     _check_edges(edges, owner, files[0])
     labels = _numbers(part("node_labels")) if part("node_labels").is_file() else None
     nodes = None if labels is None else labels[:, 0]

@@ -95,6 +95,8 @@ def _members(data: Any, X: Tensor, readout: str) -> _Sums:
     owner = torch.zeros(len(X), dtype=torch.long, device=X.device) if owner is None else owner
     start = getattr(data, "ptr", None)
     if start is None:
+        if bool((owner[1:] < owner[:-1]).any()):
+            raise ValueError("Got batch out of order, but GIN expected the nodes graph by graph.")
         start = nn.functional.pad(torch.bincount(owner).cumsum(0), (1, 0))
     share = torch.ones(len(X), dtype=X.dtype, device=X.device)
     if readout == "mean":
@@ -109,6 +111,15 @@ class _Layer(GINConv):
 
     def forward(self, X: Tensor, neighbours: _Sums) -> Tensor:
         return self.nn((1 + self.eps) * X + neighbours.of(X))
+
+
+def _check_edges(edge_index: Tensor, n_nodes: int) -> None:
+    """Raise one sentence for an edge to nowhere: a sparse product would read there."""
+    if edge_index.numel() and not 0 <= edge_index.min() <= edge_index.max() < n_nodes:
+        raise ValueError(
+            f"Got edge_index from {int(edge_index.min())} to {int(edge_index.max())}, but GIN "
+            f"expected nodes from 0 to {n_nodes - 1}."
+        )
 
 
 def _mlp(d_in: int, d_out: int) -> nn.Sequential:
@@ -213,6 +224,7 @@ class GIN(nn.Module):
             raise ValueError(
                 f"Got x of shape {shape}, but GIN expected (n_nodes, {self.n_features})."
             )
+        _check_edges(data.edge_index, len(X))
         neighbours = _neighbours(data.edge_index, X, getattr(data, "symmetric", False) is True)
         members = _members(data, X, self.readout)
         parts = [members.of(X)]
