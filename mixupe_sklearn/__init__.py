@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import Any
 
+import mixupe_sklearn._ahead  # noqa: F401  # before any of ours that needs skorch
 from mixupe_sklearn._classifier import MixupEClassifier
 from mixupe_sklearn._criterion import LossParts, MixupELoss
 from mixupe_sklearn._mixing import Draw

@@ -29,7 +29,16 @@ MODULES = {
 # do not know each other.
 FLOORS = [
     [
-        *("_mixing", "_penalty", "_checks", "_forward", "_loading", "_random", "_schedule"),
+        *(
+            "_ahead",
+            "_mixing",
+            "_penalty",
+            "_checks",
+            "_forward",
+            "_loading",
+            "_random",
+            "_schedule",
+        ),
         *("modules.mlp", "modules._parts", "modules._attention"),
         *("_signals", "_signals.augment", "_signals.pixels", "_signals.picture_folders"),
         *("_signals.sound_files", "datasets._pickles", "_graphs", "_graphs.forms"),
@@ -85,7 +94,16 @@ MAY_IMPORT_SKLEARN = {
 }
 MAY_IMPORT_OPTUNA = {"search"}  # and all of _search
 MAY_IMPORT_SKORCH = {
-    *("_net", "_callbacks", "_skorch_data", "_alike", "_distributed", "callbacks", "_recipe"),
+    *(
+        "_ahead",
+        "_net",
+        "_callbacks",
+        "_skorch_data",
+        "_alike",
+        "_distributed",
+        "callbacks",
+        "_recipe",
+    ),
 }
 
 
@@ -128,20 +146,40 @@ def test_files_are_read_in_one_sitting(name):
 
 
 def test_no_extra_is_imported_with_the_package():
-    extras = ["optuna", "openml", "torch_geometric", "dask", "soundfile", "pandas", "matplotlib"]
+    # skorch itself brings pandas along where that is installed.
+    extras = ["optuna", "openml", "torch_geometric", "dask", "soundfile", "matplotlib"]
     extras += ["rtdl_num_embeddings"]
-    # skorch itself looks for torch_geometric where it is installed.
     code = f"""
 import sys
-import skorch
-before = set(sys.modules)
 import mixupe_sklearn
-print([name for name in {extras} if name in set(sys.modules) - before])
+found = [name for name in {extras} if name in sys.modules]
+print(found)
 """
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert result.stdout.strip() == "[]"
+
+
+ORDERS = {
+    "ours first": "import mixupe_sklearn, skorch, torch_geometric.data as pyg",
+    "skorch first": "import skorch, mixupe_sklearn, torch_geometric.data as pyg",
+    "graphs first": "import torch_geometric.data as pyg, mixupe_sklearn, skorch",
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_skorch_knows_graphs_in_whatever_order_all_are_imported(order):
+    code = f"""
+import torch
+{ORDERS[order]}
+from skorch.utils import to_tensor
+graph = pyg.Data(x=torch.ones(2, 1), edge_index=torch.zeros(2, 0, dtype=torch.long))
+print(type(to_tensor(graph, device="cpu")).__name__, to_tensor([1.0], device="cpu"))
+"""
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["Data", "[tensor(1.)]"]
 
 
 def documented_defaults(docstring):
