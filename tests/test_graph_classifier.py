@@ -13,7 +13,6 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
-from sklearn.utils import estimator_checks
 from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GCNConv, global_mean_pool
@@ -156,25 +155,7 @@ def test_the_optimizer_moves_all_weights_at_once_unless_told_otherwise(rings):
     assert not own["fused"]
 
 
-# scikit-learn's protocol.
-
-CHECKS = [
-    "check_do_not_raise_errors_in_init_or_set_params",
-    "check_estimator_cloneable",
-    "check_estimator_repr",
-    "check_get_params_invariance",
-    "check_mixin_order",
-    "check_no_attributes_set_in_init",
-    "check_parameters_default_constructible",
-    "check_set_params",
-    "check_valid_tag_types",
-]
-
-
-@pytest.mark.filterwarnings("ignore")  # the checks provoke warnings on purpose
-@pytest.mark.parametrize("check", CHECKS)
-def test_scikit_learns_checks_without_data_pass(check):
-    getattr(estimator_checks, check)("MixupEGraphClassifier", MixupEGraphClassifier())
+# scikit-learn's protocol; its checks without data are run in test_signal_contract.
 
 
 def test_cross_validation_and_grid_search(rings):

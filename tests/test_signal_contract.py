@@ -5,7 +5,12 @@ import inspect
 import pytest
 from sklearn.utils import estimator_checks, get_tags
 
-from mixupe_sklearn import MixupEImageClassifier, MixupESpeechClassifier, Spectrogram
+from mixupe_sklearn import (
+    MixupEGraphClassifier,
+    MixupEImageClassifier,
+    MixupESpeechClassifier,
+    Spectrogram,
+)
 from mixupe_sklearn.adapters._parameters import SignalParameters
 
 CHECKS = [
@@ -24,7 +29,9 @@ CHECKS = [
 @pytest.mark.filterwarnings("ignore")  # the checks provoke warnings on purpose
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize(
-    "kind", [MixupEImageClassifier, MixupESpeechClassifier, Spectrogram], ids=lambda k: k.__name__
+    "kind",
+    [MixupEImageClassifier, MixupESpeechClassifier, Spectrogram, MixupEGraphClassifier],
+    ids=lambda k: k.__name__,
 )
 def test_scikit_learns_checks_without_data_pass(kind, check):
     getattr(estimator_checks, check)(kind.__name__, kind())
