@@ -21,8 +21,8 @@ SAID = {"xu": "on the test folds (Xu et al.)", "honest": "on validation graphs"}
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "graphs.md"
 NAME = "graphs"
 CAUTION = (
-    "Chosen on the test folds, an error is lower than what a new graph would see: compare methods "
-    "within a line, and believe the lines chosen on validation graphs."
+    "To choose on the test folds leans towards low errors: compare methods within a line, and "
+    "trust the lines chosen on validation graphs."
 )
 
 
