@@ -163,7 +163,6 @@ print(found)
 
 ORDERS = {
     "ours first": "import mixupe_sklearn, skorch, torch_geometric.data as pyg",
-    "skorch first": "import skorch, mixupe_sklearn, torch_geometric.data as pyg",
     "graphs first": "import torch_geometric.data as pyg, mixupe_sklearn, skorch",
 }
 
