@@ -143,6 +143,7 @@ def test_the_training_told_in_rows_is_that_of_the_network():
     module = GIN(3, 2, **model.module_params)
     assert len(module.layers) == told["n_layers"]
     assert module.readout == told["readout"]
+    assert isinstance(module.norm, torch.nn.BatchNorm1d) == told["norm"]
     assert module.head[2].p == told["dropout"]
     assert module.head[0].out_features == told["d_hidden"]
     assert (model.optimizer, model.lr) == (told["optimizer"], told["lr"])

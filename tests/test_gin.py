@@ -36,9 +36,12 @@ def random_graphs(n_graphs, n_features=3, seed=0):
 
 
 @pytest.mark.usefixtures("double")
-@pytest.mark.parametrize("readout", ["sum", "mean"])
-def test_the_forward_pass_is_a_dense_computation_written_out(readout):
-    module = GIN(3, 2, d_hidden=4, n_layers=2, eps=0.3, readout=readout).eval()
+@pytest.mark.parametrize(("readout", "norm"), [("sum", True), ("mean", True), ("sum", False)])
+def test_the_forward_pass_is_a_dense_computation_written_out(readout, norm):
+    module = GIN(3, 2, d_hidden=4, n_layers=2, eps=0.3, readout=readout, norm=norm).eval()
+    if norm:
+        module.norm.running_mean.uniform_(-1, 1)
+        module.norm.running_var.uniform_(0.5, 2)
     for layer in module.layers:  # running statistics that are not those of a new layer
         for place in (1, 4):
             layer.nn[place].running_mean.uniform_(-1, 1)
@@ -49,9 +52,9 @@ def test_the_forward_pass_is_a_dense_computation_written_out(readout):
     for source, target in EDGES:
         adjacency[target, source] = 1  # a node sums over those that lead to it
 
-    def norm(layer, values):
-        scale = layer.weight / torch.sqrt(layer.running_var + layer.eps)
-        return (values - layer.running_mean) * scale + layer.bias
+    def normed(layer, values):
+        values = (values - layer.running_mean) / torch.sqrt(layer.running_var + layer.eps)
+        return values if layer.weight is None else values * layer.weight + layer.bias
 
     def reduce(values):
         return values.sum(dim=0) if readout == "sum" else values.mean(dim=0)
@@ -61,10 +64,10 @@ def test_the_forward_pass_is_a_dense_computation_written_out(readout):
     for layer in module.layers:
         first, norm1, _, second, norm2, _ = layer.nn
         total = 1.3 * X + adjacency @ X
-        hidden = torch.relu(norm(norm1, total @ first.weight.T + first.bias))
-        X = torch.relu(norm(norm2, hidden @ second.weight.T + second.bias))
+        hidden = torch.relu(normed(norm1, total @ first.weight.T + first.bias))
+        X = torch.relu(normed(norm2, hidden @ second.weight.T + second.bias))
         parts.append(reduce(X))
-    vector = torch.cat(parts)
+    vector = normed(module.norm, torch.cat(parts)) if norm else torch.cat(parts)
     dense, _, _, last = module.head
     logits = torch.relu(vector @ dense.weight.T + dense.bias) @ last.weight.T + last.bias
     torch.testing.assert_close(module.encode(one)[0], vector)
@@ -87,7 +90,7 @@ def test_values_and_gradients_are_those_of_pytorch_geometrics_own_layers(
         for layer in module.layers:
             X = GINConv.forward(layer, X, batch.edge_index)
             parts.append(pool(X, batch.batch))
-        return module.head(torch.cat(parts, dim=1))
+        return module.head(module.norm(torch.cat(parts, dim=1)))
 
     def gradients(logits):
         module.zero_grad()
@@ -149,6 +152,16 @@ def test_symmetric_batches_may_say_so_and_change_nothing():
         results.append([logits, *(one.grad.clone() for one in module.parameters())])
     for plain, told in zip(*results, strict=True):
         torch.testing.assert_close(plain, told)
+
+
+def test_vectors_of_graphs_have_mean_zero_and_deviation_one_over_the_batch():
+    batch = Batch.from_data_list(random_graphs(30))
+    vectors = GIN(3, 2, d_hidden=8).encode(batch)
+    torch.testing.assert_close(vectors.mean(dim=0), torch.zeros(43), atol=1e-4, rtol=0)
+    assert (vectors.std(dim=0, correction=0) < 1.001).all()
+    plain = GIN(3, 2, d_hidden=8, norm=False).encode(batch)
+    assert plain.mean(dim=0).abs().max() > 1
+    assert not list(GIN(3, 2).norm.parameters())
 
 
 def test_epsilon_is_learned_or_fixed():

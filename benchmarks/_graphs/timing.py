@@ -43,6 +43,7 @@ class PlainGIN(nn.Module):
         self.layers = nn.ModuleList(
             GINConv(_mlp(d_in, d_hidden), train_eps=True) for d_in in widths[:-1]
         )
+        self.norm = nn.BatchNorm1d(sum(widths), affine=False)
         self.head = nn.Sequential(
             nn.Linear(sum(widths), d_hidden), nn.ReLU(), nn.Dropout(0.5),
             nn.Linear(d_hidden, n_outputs),
@@ -55,7 +56,7 @@ class PlainGIN(nn.Module):
         for layer in self.layers:
             X = layer(X, data.edge_index)
             parts.append(global_add_pool(X, data.batch))
-        return self.head(torch.cat(parts, dim=1))
+        return self.head(self.norm(torch.cat(parts, dim=1)))
 
 
 def plain_loop(table: GraphTable, numbers: np.ndarray, training: Training) -> Run:

@@ -132,8 +132,8 @@ class GIN(nn.Module):
 
     A layer makes of a node's vector ``x`` and those of its neighbours
     ``MLP((1 + eps) x + sum of neighbours)``. The vectors of all nodes are summed up, those that
-    come in and those of each layer; this vector of the graph goes through a dense layer to the
-    logits. Mixup mixes it: ``encode`` gives it, ``head`` takes it.
+    come in and those of each layer. This vector of the graph, normalised over the batch, goes
+    through a dense layer to the logits. Mixup mixes it: ``encode`` gives it, ``head`` takes it.
 
     Parameters
     ----------
@@ -151,6 +151,10 @@ class GIN(nn.Module):
         Its value, or its first one.
     readout : {"sum", "mean"}, default="sum"
         How the vectors of nodes become one of the graph. Means do not tell sizes of graphs.
+    norm : bool, default=True
+        Whether the vectors of graphs are brought to mean zero and deviation one over the batch, by
+        BatchNorm without weights of its own. Sums over nodes have any size; and the penalty of
+        MixupE is derived for a mean of zero.
     dropout : float, default=0.5
         Share of the head's hidden units dropped in training.
 
@@ -195,6 +199,7 @@ class GIN(nn.Module):
         train_eps: bool = True,
         eps: float = 0.0,
         readout: str = "sum",
+        norm: bool = True,
         dropout: float = 0.5,
     ):
         super().__init__()
@@ -209,6 +214,7 @@ class GIN(nn.Module):
         self.layers = nn.ModuleList(
             _Layer(_mlp(d_in, d_hidden), eps=eps, train_eps=train_eps) for d_in in widths[:-1]
         )
+        self.norm = nn.BatchNorm1d(sum(widths), affine=False) if norm else nn.Identity()
         self.head = nn.Sequential(
             nn.Linear(sum(widths), d_hidden),
             nn.ReLU(),
@@ -231,7 +237,7 @@ class GIN(nn.Module):
         for layer in self.layers:
             X = layer(X, neighbours)
             parts.append(members.of(X))
-        return torch.cat(parts, dim=1)
+        return self.norm(torch.cat(parts, dim=1))
 
     def forward(self, data: Any) -> Tensor:
         """Return the logits of a batch of graphs."""
