@@ -15,7 +15,7 @@ from benchmarks._graphs.rows import GRAPHS, as_text
 from benchmarks._signals.fits import Config, config_of
 from benchmarks._tabular.fits import Row, few_rows_allowed, one_line, rounded
 from benchmarks._tabular.own import as_json
-from benchmarks._tabular.rows import Key, key_of
+from benchmarks._tabular.rows import Key, take_open
 from mixupe_sklearn._graphs.reading import read_graphs
 from mixupe_sklearn.adapters.graph import AT_ONCE, MixupEGraphClassifier
 
@@ -205,11 +205,7 @@ class Study:
 
     def open_jobs(self, table: GraphTable, done: set[Key]) -> list[Fit]:
         """Fits that are not done yet; from now on they count as done."""
-        fits = self.fits(table)
-        keys = [key_of(fit.identity, GRAPHS) for fit in fits]
-        found = [fit for fit, key in zip(fits, keys, strict=True) if key not in done]
-        done |= set(keys)
-        return found
+        return take_open(self.fits(table), done, GRAPHS)
 
     @staticmethod
     def run_job(job: Fit) -> list[Row]:

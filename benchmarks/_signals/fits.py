@@ -15,7 +15,7 @@ from benchmarks._tabular.fits import Row, few_rows_allowed, one_line, rounded
 from benchmarks._tabular.metrics import measure
 from benchmarks._tabular.own import as_json
 from benchmarks._tabular.protocol import METHODS
-from benchmarks._tabular.rows import Key, key_of
+from benchmarks._tabular.rows import Key, take_open
 from mixupe_sklearn._search.space import READ_BY
 from mixupe_sklearn.adapters.image import MixupEImageClassifier
 from mixupe_sklearn.adapters.speech import MixupESpeechClassifier
@@ -170,11 +170,7 @@ class Study:
 
     def open_jobs(self, table: Signals, done: set[Key]) -> list[Fit]:
         """Fits that are not done yet; from now on they count as done."""
-        fits = self.fits(table)
-        keys = [key_of(fit.identity, SIGNALS) for fit in fits]
-        found = [fit for fit, key in zip(fits, keys, strict=True) if key not in done]
-        done |= set(keys)
-        return found
+        return take_open(self.fits(table), done, SIGNALS)
 
     @staticmethod
     def run_job(job: Fit) -> list[Row]:

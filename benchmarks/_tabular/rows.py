@@ -63,6 +63,17 @@ def _plain(value: Any, is_text: bool) -> str:
     return text
 
 
+def take_open(fits: Iterable[Any], done: set[Key], form: Form) -> list[Any]:
+    """Fits, told by their ``identity``, that are not done; from now on they count as done."""
+    found = []
+    for fit in fits:
+        key = key_of(fit.identity, form)
+        if key not in done:
+            found.append(fit)
+            done.add(key)
+    return found
+
+
 def as_line(row: Mapping[str, Any], form: Form = FITS) -> str:
     """A row as a line of CSV; line breaks within a value become blanks."""
     unknown = set(row) - set(form.columns)
