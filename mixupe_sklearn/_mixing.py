@@ -21,13 +21,21 @@ class Draw(NamedTuple):
     ``(n_samples,)`` of row numbers, or None where nothing is mixed; ``stage`` the number of module
     stages that run before mixing (0: the input itself is mixed); ``clean`` an array of the row
     numbers that the penalty is measured on, the first partners where rows are mixed, or None for
-    all.
+    all; ``toward`` an array ``(n_samples,)`` of the rows that a second-order penalty looks towards
+    where there are no partners.
     """
 
     lam: float | np.ndarray = 1.0
     partner: np.ndarray | None = None
     stage: int = 0
     clean: np.ndarray | None = None
+    toward: np.ndarray | None = None
+
+    def way_of(self, rows: np.ndarray | None) -> np.ndarray:
+        """Which rows some rows, or all, look towards: their partners, else ``toward``."""
+        others = self.toward if self.partner is None else self.partner
+        assert others is not None
+        return others if rows is None else others[rows]
 
 
 def is_unmixed(alpha: float, beta: float) -> bool:

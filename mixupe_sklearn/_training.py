@@ -12,13 +12,13 @@ from torch.utils.data import Dataset, Subset
 
 from mixupe_sklearn._callbacks import EpochBar, EpochHook, Stopper, is_callback
 from mixupe_sklearn._checks import warn_user
-from mixupe_sklearn._criterion import METHOD_RULES
 from mixupe_sklearn._forward import stages_of
 from mixupe_sklearn._hardware import compile_module, drop_compiled, threads_for
 from mixupe_sklearn._inputs import Rows, centred, free_memory, on_device
 from mixupe_sklearn._mixing import share_size
 from mixupe_sklearn._net import has_batch_norm
 from mixupe_sklearn._predicting import float_type
+from mixupe_sklearn._rules import METHOD_RULES
 from mixupe_sklearn._schedule import rate_factors
 from mixupe_sklearn._settings import OPTIMIZERS
 from mixupe_sklearn._skorch_data import fixed_validation, make_dataset
@@ -158,10 +158,12 @@ def set_head(net: Any, head: str) -> None:
 def compile_net(net: Any, train: Rows, tensors: MakeTensors) -> None:
     """Compile what a training step calls, after a trial with the first two rows."""
     module, criterion = net.module_, copy.deepcopy(net.criterion_)  # its draws are for training
-    if criterion.has_penalty and criterion.penalty == "directional":
+    is_exact = criterion.penalty == "directional" or criterion.penalty_order == 2
+    if criterion.has_penalty and is_exact:
+        named = "penalty='directional'" if criterion.penalty_order == 1 else "penalty_order=2"
         warn_user(
-            "Got compile=True with penalty='directional', whose second derivatives a compiled "
-            "module does not have; the module runs as it is."
+            f"Got compile=True with {named}, whose second derivatives a compiled module does not "
+            f"have; the module runs as it is."
         )
         return
     few = Rows(first_rows(train.X), train.targets[:2], None)

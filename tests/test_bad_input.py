@@ -12,7 +12,7 @@ from skorch.callbacks import EpochTimer, LRScheduler
 
 from mixupe_sklearn import MixupEClassifier, MixupERegressor, preset
 from mixupe_sklearn._checks import Choice, Kind, Number
-from mixupe_sklearn._criterion import METHOD_RULES
+from mixupe_sklearn._rules import METHOD_RULES
 from mixupe_sklearn._settings import TRAINING_RULES
 
 RULES = {**METHOD_RULES, **TRAINING_RULES}

@@ -48,7 +48,7 @@ FLOORS = [
         *("modules.embedded_mlp", "modules.lenet", "modules.vgg", "modules.preact_resnet"),
         *("modules.resnet", "modules.vit", "modules.coatnet", "modules.gin"),
         *("_signals.picture_files", "_signals.sound", "_portions", "_processes", "callbacks"),
-        *("datasets.images", "datasets.speech"),
+        *("datasets.images", "datasets.speech", "_rules", "_second_order"),
     ],
     ["modules.wide_resnet", "_signals.picture_datasets", "_signals.spectrogram"],
     ["modules", "_signals.pictures"],
@@ -84,13 +84,19 @@ FLOORS = [
     ["_search.strategy", "_search.worker", "_search.results", "_search.progress", "_search.plots"],
     ["_search.plan"],
     ["search"],
+    ["_diagnostics", "_diagnostics.axes", "_diagnostics.taylor", "_diagnostics.coefficients"],
+    ["_diagnostics.sample", "_diagnostics.records", "_diagnostics.complexity"],
+    ["_diagnostics.derivatives", "_diagnostics.monitor", "_diagnostics.predictions"],
+    ["_diagnostics.losses", "_diagnostics.penalties"],
+    ["diagnostics"],
     [""],
 ]
 MAY_IMPORT_SKLEARN = {
     *("_base", "_checked", "_labels", "_tasks", "_classifier", "_regressor"),
     *("_scaling", "preprocessing", "search", "_signals.spectrogram", "adapters._classifier"),
     *("_search.trials", "_search.evaluate", "_search.plan"),
-    "datasets.embedded",
+    *("datasets.embedded", "_diagnostics.sample", "_diagnostics.records"),
+    "_diagnostics.predictions",
 }
 MAY_IMPORT_OPTUNA = {"search"}  # and all of _search
 MAY_IMPORT_SKORCH = {
@@ -103,6 +109,7 @@ MAY_IMPORT_SKORCH = {
         "_distributed",
         "callbacks",
         "_recipe",
+        "_diagnostics.monitor",
     ),
 }
 
