@@ -48,6 +48,12 @@ class LossParts(NamedTuple):
 
     ``clean_logits`` are those of the rows that were run clean: all of the batch, or the share of
     them that the penalty saw (mixing with ``penalty_fraction`` below 1), or None (plain Mixup).
+
+    Examples
+    --------
+    >>> parts = MixupELoss(method="erm")(torch.nn.Identity(), torch.eye(2), torch.tensor([0, 1]))
+    >>> round(parts.loss.item(), 4), parts.penalty_term.item(), parts.loss_scale.item()
+    (0.3133, 0.0, 1.0)
     """
 
     loss: Tensor

@@ -23,6 +23,16 @@ class Draw(NamedTuple):
     numbers that the penalty is measured on, the first partners where rows are mixed, or None for
     all; ``toward`` an array ``(n_samples,)`` of the rows that a second-order penalty looks towards
     where there are no partners.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from mixupe_sklearn import Draw, MixupELoss
+    >>> module, X, y = torch.nn.Linear(3, 2), torch.randn(4, 3), torch.tensor([0, 1, 1, 0])
+    >>> draw = Draw(lam=0.7, partner=np.array([1, 0, 3, 2]))   # the same step as often as you like
+    >>> one, two = (MixupELoss()(module, X, y, draw=draw).loss for _ in range(2))
+    >>> bool(one == two)
+    True
     """
 
     lam: float | np.ndarray = 1.0

@@ -25,6 +25,11 @@ class GLMComplexity(NamedTuple):
     second (for ``eta * loss_scale = 1``). ``gamma`` bounds ``|q_hat|``, ``xi`` the squared length
     of the weights, ``max_norm`` the squared length of rows. ``largest_score`` is the largest
     ``|coef'x|`` of the rows, and ``score_bound`` what the theorem's proof takes for a bound of it.
+
+    Examples
+    --------
+    >>> glm_complexity([[1.0], [-1.0]], [1, 0], [2.0])._asdict()["max_norm"]
+    1.0
     """
 
     mixupe: float
@@ -47,7 +52,7 @@ def glm_complexity(
     xi: float | None = None,
     eta: float = 1.0,
     loss_scale: float = 1.0,
-    mean: Callable[[np.ndarray], np.ndarray] = expit,
+    mean: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> GLMComplexity:
     """Compute the complexity terms of the paper's second theorem, of MixupE and of Mixup.
 
@@ -77,8 +82,8 @@ def glm_complexity(
         Weight of the penalty.
     loss_scale : float, default=1.0
         The factor that keeps the loss at Mixup's size.
-    mean : callable, default=scipy.special.expit
-        The derivative of ``A``.
+    mean : callable or None, default=None
+        The derivative of ``A``; None is that of the logistic loss.
 
     Returns
     -------
@@ -113,7 +118,7 @@ def glm_complexity(
     check_rules(locals(), _RULES)
     X, y, coef = _checked(X, y, coef)
     score = X @ coef
-    q_hat = (y - mean(score)) * score
+    q_hat = (y - (mean or expit)(score)) * score
     bound = float(np.abs(q_hat).max()) if gamma is None else float(gamma)
     squared = float(coef @ coef) if xi is None else float(xi)
     max_norm, root = float(np.square(X).sum(axis=1).max()), np.sqrt(len(X))

@@ -47,6 +47,16 @@ class DirectionalDerivatives:
         from the logits.
     error : ndarray of shape (n_samples,)
         ``q_hat - q``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> parts = DirectionalDerivatives(
+    ...     standard_loss=0.25, mixup_loss=1.0, terms=np.array([0.25, 0.125]),
+    ...     q=np.array([1.0]), q_hat=np.array([1.5]),
+    ... )
+    >>> parts.shares, parts.remainders, parts.error
+    (array([0.25 , 0.125]), array([0.5  , 0.375]), array([0.5]))
     """
 
     standard_loss: float
