@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 
+import pandas as pd
 import pytest
 import sklearn
 
@@ -19,7 +20,7 @@ BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.filterwarnings("error::UserWarning")
-@pytest.mark.parametrize(("page", "n_blocks"), [("quickstart", 7)])
+@pytest.mark.parametrize(("page", "n_blocks"), [("quickstart", 7), ("choosing", 3)])
 def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(
     page, n_blocks, tmp_path, monkeypatch
 ):
@@ -35,3 +36,40 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(
                 print(printed.getvalue())
             if shown:
                 assert printed.getvalue() == shown
+
+
+@pytest.fixture(scope="module")
+def grid():
+    """Mean scores of each method, alpha and eta on each table of the paper's protocol."""
+    rows = pd.read_csv(ROOT / "benchmarks" / "results" / "tabular" / "rows.csv")
+    scores = ["valid_error", "valid_log_loss", "test_ece"]
+    return rows.groupby(["method", "alpha", "eta", "dataset"], dropna=False)[scores].mean()
+
+
+def table_of(page, name):
+    """Rows of a table between two comments, without its head, as lists of cells."""
+    part = (DOCS / page).read_text().split(f"<!-- {name} -->")[1].split(f"<!-- end of {name} -->")[0]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in part.strip().split("\n")[2:]]
+
+
+def test_what_alpha_does_is_what_the_committed_rows_say(grid):
+    plain = grid.groupby(["method", "alpha"], dropna=False).mean()
+    means = {"none (ERM)": plain.loc["erm"].iloc[0]}
+    means |= {f"{alpha:g}": row for alpha, row in plain.loc["mixup"].iterrows()}
+    assert table_of("choosing.md", "alpha") == [
+        [name, f"{row.valid_error:.2f}", f"{row.valid_log_loss:.3f}", f"{row.test_ece:.3f}"]
+        for name, row in means.items()
+    ]
+
+
+def test_what_eta_does_is_what_the_committed_rows_say(grid):
+    errors = grid["valid_error"]
+    mixup = errors.loc["mixup"].droplevel("eta")
+    change = errors.loc["mixupe"].unstack("eta").sub(mixup, axis=0).groupby("alpha").mean()
+    assert table_of("choosing.md", "eta") == [
+        [f"{alpha:g}", *(f"{value:+.2f}" for value in row)] for alpha, row in change.iterrows()
+    ]
+    assert change.loc[:1, :0.1].abs().to_numpy().max() < 0.08
+    best = mixup.unstack("dataset").idxmin()
+    counts = [best.between(*ends).sum() for ends in ((0, 0.02), (0.03, 0.1), (0.2, 0.5), (1, 5))]
+    assert counts == [4, 5, 2, 3]
