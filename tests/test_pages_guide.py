@@ -1,6 +1,7 @@
 """The guide's pages run as they stand, print what they show, and quote figures that are there."""
 
 import contextlib
+import importlib
 import io
 import os
 import pathlib
@@ -11,6 +12,7 @@ import pytest
 import sklearn
 
 import mixupe_sklearn
+from mixupe_sklearn.recipes import RECIPES
 
 ROOT = pathlib.Path(mixupe_sklearn.__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -74,3 +76,35 @@ def test_what_eta_does_is_what_the_committed_rows_say(grid):
     best = mixup.unstack("dataset").idxmin()
     counts = [best.between(*ends).sum() for ends in ((0, 0.02), (0.03, 0.1), (0.2, 0.5), (1, 5))]
     assert counts == [4, 5, 2, 3]
+
+
+COMMANDS = re.findall(
+    r"^python -m benchmarks\.(\w+)(.*)$", (DOCS / "reproducing.md").read_text(), re.MULTILINE
+)
+
+
+@pytest.mark.parametrize(("name", "options"), COMMANDS)
+def test_a_command_for_a_table_of_the_paper_is_understood_up_to_its_data(
+    name, options, tmp_path, monkeypatch, capsys
+):
+    """Its folder is there and empty, so that all options were read when the data are missed."""
+    monkeypatch.chdir(tmp_path)
+    arguments = [*options.split(), "--output", "out"]
+    command = importlib.import_module(f"benchmarks.{name}")
+    if name == "tabular":
+        assert command.main([*arguments, "--cache-dir", "cache", "--offline", "--quiet"]) == 1
+        assert "forbids to fetch it" in capsys.readouterr().err
+        return
+    folder = tmp_path / arguments[arguments.index("--data") + 1]
+    folder.mkdir()
+    assert command.main(arguments) == 2
+    assert re.match(r"Error: Got (no '|folder=|--sets )", capsys.readouterr().err)
+
+
+def test_no_table_or_figure_of_the_paper_is_missing():
+    page = (DOCS / "reproducing.md").read_text()
+    shown = [line.split("|")[1].strip() for line in page.splitlines() if line.startswith("| ")]
+    wanted = ["Figure 1", "Figure 2", *(f"Table {number}" for number in range(1, 9))]
+    assert [name for name in shown if name in wanted] == wanted
+    tables = {recipe.source.split(",")[0][:7] for recipe in RECIPES.values()}
+    assert tables == {"Table 1", "Table 2", "Table 3", "Table 5", "Table 8"}
