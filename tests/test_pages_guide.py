@@ -23,7 +23,7 @@ BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # of MLPClassifier
 @pytest.mark.filterwarnings("error::UserWarning")
-@pytest.mark.parametrize(("page", "n_blocks"), [("quickstart", 7), ("choosing", 3), ("migrating", 7)])
+@pytest.mark.parametrize(("page", "n_blocks"), [("quickstart", 7), ("choosing", 3), ("migrating", 7), ("faq", 24)])
 def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(
     page, n_blocks, tmp_path, monkeypatch
 ):
