@@ -23,7 +23,10 @@ BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # of MLPClassifier
 @pytest.mark.filterwarnings("error::UserWarning")
-@pytest.mark.parametrize(("page", "n_blocks"), [("quickstart", 7), ("choosing", 3), ("migrating", 7), ("faq", 24)])
+@pytest.mark.parametrize(
+    ("page", "n_blocks"),
+    [("quickstart", 7), ("choosing", 3), ("migrating", 7), ("faq", 24), ("saving", 8)],
+)
 def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(
     page, n_blocks, tmp_path, monkeypatch
 ):
@@ -51,8 +54,12 @@ def grid():
 
 def table_of(page, name):
     """Rows of a table between two comments, without its head, as lists of cells."""
-    part = (DOCS / page).read_text().split(f"<!-- {name} -->")[1].split(f"<!-- end of {name} -->")[0]
-    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in part.strip().split("\n")[2:]]
+    part = (
+        (DOCS / page).read_text().split(f"<!-- {name} -->")[1].split(f"<!-- end of {name} -->")[0]
+    )
+    return [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in part.strip().split("\n")[2:]
+    ]
 
 
 def test_what_alpha_does_is_what_the_committed_rows_say(grid):
