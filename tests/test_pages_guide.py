@@ -1,17 +1,19 @@
 """The guide's pages run as they stand, print what they show, and quote figures that are there."""
 
+import ast
 import contextlib
 import importlib
 import io
-import os
 import pathlib
 import re
 
 import pandas as pd
 import pytest
 import sklearn
+from sklearn.neural_network import MLPClassifier
 
 import mixupe_sklearn
+from mixupe_sklearn import MixupEClassifier
 from mixupe_sklearn.recipes import RECIPES
 
 ROOT = pathlib.Path(mixupe_sklearn.__file__).parents[1]
@@ -38,8 +40,6 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(
         for code, shown in found:
             with contextlib.redirect_stdout(io.StringIO()) as printed:
                 exec(compile(code, f"{page}.md", "exec"), namespace)
-            if os.environ.get("SHOW"):
-                print(printed.getvalue())
             if shown:
                 assert printed.getvalue() == shown
 
@@ -85,6 +85,24 @@ def test_what_eta_does_is_what_the_committed_rows_say(grid):
     assert counts == [4, 5, 2, 3]
 
 
+SETTING = re.compile(r"`(\w+)=([^`]+)`")
+
+
+def test_each_parameter_of_mlp_classifier_has_its_line_with_both_defaults():
+    part = (DOCS / "migrating.md").read_text().split("### Parameters")[1]
+    rows = [line.split("|")[1:3] for line in part.split("\n\n")[1].splitlines()[2:]]
+    theirs, ours = MLPClassifier().get_params(), MixupEClassifier().get_params()
+    named = {name for first, _ in rows for name in re.findall(r"`(\w+)[=`]", first)}
+    assert named == set(theirs)
+    for first, second in rows:
+        for name, value in SETTING.findall(first):
+            assert ast.literal_eval(value) == theirs[name], name
+        for name, value in SETTING.findall(second):
+            is_default = name not in ("module", "module_params", "optimizer", "optimizer_params")
+            if is_default and name != "lr_schedule":  # these lines say what to set
+                assert ast.literal_eval(value) == ours[name], name
+
+
 COMMANDS = re.findall(
     r"^python -m benchmarks\.(\w+)(.*)$", (DOCS / "reproducing.md").read_text(), re.MULTILINE
 )
@@ -115,3 +133,61 @@ def test_no_table_or_figure_of_the_paper_is_missing():
     assert [name for name in shown if name in wanted] == wanted
     tables = {recipe.source.split(",")[0][:7] for recipe in RECIPES.values()}
     assert tables == {"Table 1", "Table 2", "Table 3", "Table 5", "Table 8"}
+
+
+# What a page says, the file that has the figures, and how the line there begins.
+PEERS, TABULAR = (f"benchmarks/results/{name}/report.md" for name in ("peers", "tabular"))
+QUOTED = [
+    ("choosing", "32.31 % errors on arrhythmia", PEERS, "| arrhythmia |"),
+    ("choosing", "CatBoost with its defaults 24.62 %", PEERS, "| arrhythmia |"),
+    ("choosing", "18.80 % against 16.40 % of histogram boosting", PEERS, "| mfeat-fourier |"),
+    ("choosing", "average rank 2.35", PEERS, "| RealMLP | 2."),
+    ("choosing", "against 2.42", PEERS, "| MixupEClassifier() | 2."),
+    ("choosing", "an error of 18.17 % and a log loss of 0.4709", "docs/tables.md", "| default |"),
+    ("choosing", "it is 18.39 % and 0.4729", "docs/tables.md", "| without penalty |"),
+    ("choosing", "mixing 18.33 % and 0.4783", "docs/tables.md", "| without mixing |"),
+    ("choosing", "both 18.21 % and 0.4786", "docs/tables.md", "| without mixing and penalty |"),
+    ("choosing", "an error of 19.44 %", "docs/tables.md", "| without members |"),
+    ("choosing", "They cost 0.44", "docs/tables.md", "| 500 | 50 |"),
+    ("choosing", "0.64 of eight", "docs/tables.md", "| 5,000 | 10 |"),
+    ("choosing", "1.58 times the time of a step", "docs/speed.md", "| MixupE / Mixup |"),
+    ("choosing", "in small studies | 7.80 |", "docs/speed.md", "| MixupE, directional penalty /"),
+    ("choosing", "310", "docs/speed.md", "| MixupEClassifier, method=erm |"),
+    ("choosing", "328 microseconds", "docs/speed.md", "| MixupEClassifier, method=mixup |"),
+    ("migrating", "15.62 % there and 14.45 % here", PEERS, "| MLPClassifier() | 14."),
+    (
+        "faq",
+        "1.08 times a float32 table of 389 MiB",
+        "docs/speed.md",
+        "| peak memory of fit / data, 1",
+    ),
+    ("faq", "in 0.28 of the default's time", "docs/tables.md", "| paper | 2/"),
+    ("reproducing", "on two busy cores: 3,850 fits", "docs/benchmark.md", "The whole grid"),
+    ("reproducing", "1.42 points for ERM", TABULAR, "| ERM | 1"),
+    ("reproducing", "1.81 for Mixup", TABULAR, "| Mixup | 1"),
+    ("reproducing", "1.75 for MixupE", TABULAR, "| MixupE | 1"),
+    ("reproducing", "128-128, batches of 100 | 1.58", "docs/speed.md", "| MixupE / Mixup |"),
+    ("reproducing", "1.93", "docs/images.md", "| small-preactresnet | MixupE | 3"),
+    ("reproducing", "| 1.24", "docs/images.md", "| small-preactresnet | MixupE, 25"),
+    ("reproducing", "2.32", "docs/images.md", "| small-wideresnet | MixupE | 3"),
+    ("reproducing", "| 1.23", "docs/images.md", "| small-wideresnet | MixupE, 25"),
+    ("reproducing", "| 0.96", "docs/graphs.md", "| PTC | 7 |"),
+    ("reproducing", "to 1.16 |", "docs/graphs.md", "| IMDBMULTI | 7 |"),
+]
+
+
+@pytest.mark.parametrize(("page", "quote", "source", "start"), QUOTED)
+def test_a_figure_is_that_of_its_source(page, quote, source, start):
+    assert quote in " ".join((DOCS / f"{page}.md").read_text().split())
+    lines = [x for x in (ROOT / source).read_text().splitlines() if x.startswith(start)]
+    figures = set(re.findall(r"\d+\.\d+|\d,\d{3}", quote)) or set(re.findall(r"\d+", quote))
+    assert any(figures <= set(re.findall(r"\d+\.\d+|\d,\d{3}|\d+", line)) for line in lines)
+
+
+@pytest.mark.parametrize(("name", "hours"), [("images", 3.4), ("speech", 1.4), ("graphs", 2.7)])
+def test_the_hours_of_the_trials_are_those_of_the_rows(name, hours):
+    rows = pd.read_csv(ROOT / "benchmarks" / "results" / name / "rows.csv")
+    page = (DOCS / "reproducing.md").read_text()
+    assert round(rows["fit_seconds"].sum() / 3600, 1) == hours
+    assert f"{hours} hours" in page
+    assert name != "graphs" or f"{len(rows)} rows in" in page
