@@ -104,7 +104,9 @@ def test_each_parameter_of_mlp_classifier_has_its_line_with_both_defaults():
 
 
 COMMANDS = re.findall(
-    r"^python -m benchmarks\.(\w+)(.*)$", (DOCS / "reproducing.md").read_text(), re.MULTILINE
+    r"^python -m benchmarks\.(\w+)(.*)$",
+    (DOCS / "reproducing.md").read_text().replace("\\\n", " "),
+    re.MULTILINE,
 )
 
 
