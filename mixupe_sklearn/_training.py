@@ -56,9 +56,15 @@ def _check_names(function: Callable[..., Any], given: Mapping[str, Any], name: s
     unknown = [key for key in given if key not in known]
     if unknown and not any(one.kind is one.VAR_KEYWORD for one in parameters):
         raise ValueError(
-            f"Got {name} with {unknown[0]!r}, but expected arguments of "
-            f"{getattr(function, '__name__', function)}: {', '.join(known)}."
+            f"Got {name} with {unknown[0]!r}, but expected arguments of {_name_of(function)}: "
+            f"{', '.join(known)}."
         )
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    """What a user calls it; of a function with arguments filled in, what that is made of."""
+    function = getattr(function, "func", function)
+    return getattr(function, "__name__", repr(function))
 
 
 def _optimizer_arguments(optimizer: Callable[..., Any], settings: Mapping[str, Any]) -> dict:
@@ -129,9 +135,20 @@ def _make_callbacks(callbacks: Any) -> list[Any]:
             )
     # A copy: skorch writes into callbacks, and a parameter belongs to the user. The hook is last,
     # since it may stop training.
-    users = copy.deepcopy(list(callbacks or []))
+    users = [_copy_of(callback) for callback in callbacks or []]
     ours = [(STOPPER, Stopper()), (BAR, EpochBar())]
     return [*ours, *users, (HOOK, EpochHook())]
+
+
+def _copy_of(callback: Any) -> Any:
+    try:
+        return copy.deepcopy(callback)
+    except TypeError as error:  # an open file, a thread, a connection
+        name = type(callback[1] if isinstance(callback, tuple) else callback).__name__
+        raise ValueError(
+            f"Got a {name} among the callbacks that cannot be copied ({error}), but expected one "
+            f"that opens what it needs in on_train_begin, since an estimator trains with copies."
+        ) from error
 
 
 def update_net(net: Any, settings: Mapping[str, Any]) -> None:

@@ -241,16 +241,17 @@ def load_tiny_imagenet(folder: str | os.PathLike) -> ImageSplits:
 
     Examples
     --------
-    A set of one picture to learn from and one to test with:
+    A set of two pictures to learn from and one to test with:
 
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> for name in ("train/n01443537/images", "val/images"):
+    >>> for name in ("train/n01/images", "train/n02/images", "val/images"):
     ...     (folder / name).mkdir(parents=True)
     ...     _ = (folder / name / "one.JPEG").write_bytes(b"")
-    >>> _ = (folder / "val" / "val_annotations.txt").write_text("one.JPEG\tn01443537\n")
+    >>> line = chr(9).join(["one.JPEG", "n02"])
+    >>> _ = (folder / "val" / "val_annotations.txt").write_text(line)
     >>> load_tiny_imagenet(folder).y_test
-    array([0])
+    array([1])
     """
     path = Path(folder)
     path = path / "tiny-imagenet-200" if (path / "tiny-imagenet-200").is_dir() else path
