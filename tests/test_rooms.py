@@ -14,7 +14,7 @@ import pytest
 import sklearn
 
 import mixupe_sklearn
-from benchmarks._tabular.report import make_report
+from benchmarks._tabular.report import figures, make_report
 from benchmarks._tabular.report.results import choose, count_at_or_below, error_table
 from benchmarks._tabular.report.statistics import compare_ranks
 from benchmarks._tabular.rows import read_rows
@@ -305,7 +305,9 @@ def test_the_table_of_the_readme_is_that_of_the_committed_rows(committed_rows):
 
 
 @pytest.mark.parametrize("name", ["tabular", "peers"])
-def test_the_committed_report_is_that_of_the_committed_rows(name, tmp_path):
+def test_the_committed_report_is_that_of_the_committed_rows(name, tmp_path, monkeypatch):
+    # Markdown has no pictures, and drawing them takes most of the time; others look at those.
+    monkeypatch.setattr(figures, "to_svg", lambda *arguments, **named: "")
     folder = ROOT / "benchmarks" / "results" / name
     rows = read_rows(folder / "rows.csv")
     report = make_report(rows, tmp_path, command=read_commands(folder))
