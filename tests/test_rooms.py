@@ -225,7 +225,7 @@ class MyModule(MLP):
 
 
 @pytest.mark.parametrize(
-    ("page", "n_blocks"), [("README.md", 5), ("docs/user_guide.md", 2), ("docs/search.md", 4)]
+    ("page", "n_blocks"), [("README.md", 5), ("docs/user_guide.md", 2), ("docs/searching.md", 4)]
 )
 def test_the_code_of_a_page_runs(page, n_blocks, small_digits):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
