@@ -1,4 +1,4 @@
-"""MixupE for scikit-learn: neural networks for tables that train with enhanced Mixup."""
+"""MixupE for scikit-learn: neural networks that train with enhanced Mixup."""
 
 from importlib import import_module
 from typing import Any

@@ -9,9 +9,9 @@ import torch
 from skorch.callbacks import BatchScoring, EpochScoring
 
 from mixupe_sklearn._batches import Batches
-from mixupe_sklearn._criterion import METHOD_RULES
 from mixupe_sklearn._mixing import share_size
 from mixupe_sklearn._portions import portion_sizes
+from mixupe_sklearn._rules import METHOD_RULES
 from mixupe_sklearn._skorch_data import rows_in_memory, targets_of
 
 # How many numbers of the inputs are compared, about.
@@ -106,6 +106,11 @@ def check_together(net: Any) -> None:
             f"Got penalty={criterion.penalty!r} with mix_at='hidden' in "
             f"{net.accelerator.num_processes} processes, but expected penalty='logit' or "
             f"mix_at='input', since no process knows the mean of all hidden states."
+        )
+    if criterion.has_penalty and criterion.penalty_order == 2:
+        raise ValueError(
+            f"Got penalty_order=2 in {net.accelerator.num_processes} processes, but expected "
+            f"penalty_order=1, since a row's partner may be in another process."
         )
     for name, callback in net.callbacks_:
         is_scoring = isinstance(callback, (EpochScoring, BatchScoring))

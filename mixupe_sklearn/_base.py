@@ -84,6 +84,7 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
         *,
         method="mixupe",
         penalty="logit",
+        penalty_order=1,
         alpha=0.2,
         beta=None,
         eta=0.01,
@@ -116,6 +117,7 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
     ):
         self.method = method
         self.penalty = penalty
+        self.penalty_order = penalty_order
         self.alpha = alpha
         self.beta = beta
         self.eta = eta

@@ -99,6 +99,8 @@ def _about_loss(criterion: Any) -> Iterable[str]:
         yield "rows are mixed at a hidden layer"
     elif criterion.penalty == "directional" and bool(criterion.X_mean.any()):
         yield "X_mean is not zero"
+    elif criterion.penalty_order != 1 and criterion.has_penalty:
+        yield "the penalty has a second-order term"
 
 
 def _about_optimizer(net: Any) -> Iterable[str]:

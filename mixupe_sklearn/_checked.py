@@ -83,6 +83,14 @@ class CheckedRows(ABC):
             weight = weight[weight > 0]
         return Rows(X, targets, normalise(weight))
 
+    def _rows_to_look_at(self, X, y) -> Rows:
+        """Checked rows of a fitted estimator, without weights; nothing is learned from them."""
+        X = self._validate_rows(X, reset=False)
+        y = self._validate_targets(X, y, "y")
+        self._check_finite(X, "X")
+        assert_all_finite(y, input_name="y")
+        return Rows(X, self._encode(y, None, "y")[0], None)
+
     def _select(self, X: Any, is_wanted: np.ndarray) -> Any:
         """Some of the checked rows."""
         return X[is_wanted]

@@ -25,6 +25,9 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
     penalty : {"logit", "directional"}, default="logit"
         The paper's fast penalty from the logits, or its exact form, the derivative of the loss
         along the direction to the training mean.
+    penalty_order : {1, 2}, default=1
+        2 adds the second-order directional term, exact; experimental, and slower. See
+        :class:`MixupELoss`.
     alpha : float or sequence of float, default=(0.02, 0.2)
         Parameter of the Beta distribution that mixing weights are drawn from, *not* an L2 penalty
         as in ``MLPClassifier`` (that is ``weight_decay`` here). 0 means no mixing; larger values
@@ -172,6 +175,7 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         *,
         method="mixupe",
         penalty="logit",
+        penalty_order=1,
         alpha=(0.02, 0.2),
         beta=None,
         eta=1.0,
@@ -206,6 +210,7 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         super().__init__(
             method=method,
             penalty=penalty,
+            penalty_order=penalty_order,
             alpha=alpha,
             beta=beta,
             eta=eta,

@@ -1,6 +1,5 @@
 """MixupELoss: the loss of one training step, for any torch module."""
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -8,16 +7,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mixupe_sklearn._checks import FLAG, Choice, Kind, Number, Rule, check_rules
+from mixupe_sklearn._checks import check_rules
 from mixupe_sklearn._forward import (
     as_logits,
     check_row_weights,
     differentiable,
     encode_targets,
     frozen_statistics,
+    hidden_stages,
     mixable,
     run_stages,
-    stages_of,
 )
 from mixupe_sklearn._mixing import (
     Draw,
@@ -40,27 +39,8 @@ from mixupe_sklearn._penalty import (
 )
 from mixupe_sklearn._portions import Own, Portion, WithGradient, cut, joined, own_part
 from mixupe_sklearn._random import generator_like_torch
-
-# The rules of the method's parameters; the estimators check the same ones in ``fit``.
-METHOD_RULES: dict[str, Rule] = {
-    "method": Choice(("mixupe", "mixup", "erm", "erm+penalty")),
-    "penalty": Choice(("logit", "directional")),
-    "alpha": Number("a number >= 0"),
-    "beta": Number("a number >= 0, or None for alpha", or_none=True),
-    "eta": Number("a number >= 0"),
-    "penalty_fraction": Number(
-        "a number above 0 and up to 1", high=math.nextafter(1.0, 2.0), open_low=True
-    ),
-    "lam_per": Choice(("batch", "sample")),
-    "mix_at": Choice(("input", "hidden")),
-    "single_pass": FLAG,
-}
-_OWN_RULES: dict[str, Rule] = {
-    "head": Choice(tuple(HEADS)),
-    "random_state": Kind(
-        "a whole number, a numpy Generator or None", (int, np.integer, np.random.Generator), True
-    ),
-}
+from mixupe_sklearn._rules import LOSS_RULES, METHOD_RULES
+from mixupe_sklearn._second_order import on_the_way, second_term
 
 
 class LossParts(NamedTuple):
@@ -68,6 +48,12 @@ class LossParts(NamedTuple):
 
     ``clean_logits`` are those of the rows that were run clean: all of the batch, or the share of
     them that the penalty saw (mixing with ``penalty_fraction`` below 1), or None (plain Mixup).
+
+    Examples
+    --------
+    >>> parts = MixupELoss(method="erm")(torch.nn.Identity(), torch.eye(2), torch.tensor([0, 1]))
+    >>> round(parts.loss.item(), 4), parts.penalty_term.item(), parts.loss_scale.item()
+    (0.3133, 0.0, 1.0)
     """
 
     loss: Tensor
@@ -96,6 +82,9 @@ class MixupELoss(nn.Module):
     penalty : {"logit", "directional"}, default="logit"
         ``"logit"`` is the paper's fast ``q_hat``, as above; ``"directional"`` its exact ``q``, the
         derivative of the loss along ``X_mean - X``.
+    penalty_order : {1, 2}, default=1
+        2 adds ``E[(1-lam)^2] / 2 * mean |q2|``, with ``q2`` the exact second derivative of each
+        row's loss along the way to its partner. Experimental: future work of the paper.
     alpha : float, default=0.2
         First parameter of the Beta distribution of ``lam``, *not* an L2 penalty; 0 means no mixing.
     beta : float or None, default=None
@@ -151,6 +140,7 @@ class MixupELoss(nn.Module):
         *,
         method: str = "mixupe",
         penalty: str = "logit",
+        penalty_order: int = 1,
         alpha: float = 0.2,
         beta: float | None = None,
         eta: float = 0.01,
@@ -163,9 +153,10 @@ class MixupELoss(nn.Module):
         random_state: int | np.random.Generator | None = None,
     ):
         super().__init__()
-        check_rules(locals(), {**METHOD_RULES, **_OWN_RULES})
+        check_rules(locals(), {**METHOD_RULES, **LOSS_RULES})
         self.method = method
         self.penalty = penalty
+        self.penalty_order = penalty_order
         self.alpha = alpha
         self.beta = beta
         self.eta = eta
@@ -200,6 +191,8 @@ class MixupELoss(nn.Module):
             size = n_samples if self.lam_per == "sample" else None
             lam = sample_lam(self.alpha, beta, self.rng, size)
             draw = draw._replace(lam=lam, partner=sample_partner(n_samples, self.rng))
+        elif self._has_second_order:
+            draw = draw._replace(toward=sample_partner(n_samples, self.rng))
         if self.penalty_fraction == 1 or not self.has_penalty:
             return draw
         least = self._least_clean
@@ -260,6 +253,9 @@ class MixupELoss(nn.Module):
         # Without mixing all rows run clean anyway.
         clean = take(state, own.clean)
         clean = differentiable(clean) if self._needs_input_gradient else clean
+        step = None
+        if self._has_second_order:
+            clean, step = on_the_way(clean, mixable(state), draw.way_of(own.clean))
 
         def run_rest(rows: Any) -> Tensor:
             return as_logits(run_stages(rest, rows, {} if encode else module_params))
@@ -270,7 +266,7 @@ class MixupELoss(nn.Module):
         weight = check_row_weights(sample_weight, like)
         mixup_part = self._mixup_part(mixed_logits, targets, weight, own)
         whole = clean if own.clean is None else state
-        penalty_part = self._penalty_part(clean_logits, clean, whole, targets, weight, own)
+        penalty_part = self._penalty_part(clean_logits, clean, whole, targets, weight, own, step)
         if portion is not None:
             mixup_part, penalty_part = joined(portion, own, mixup_part, penalty_part)
         return self._parts(mixed_logits, clean_logits, mixup_part, penalty_part)
@@ -322,6 +318,8 @@ class MixupELoss(nn.Module):
         draw = given
         if given.partner is not None and not self.has_mixing:
             draw = self.draw(n_samples, n_stages)._replace(clean=given.clean)
+        elif given.partner is None and given.toward is None and self._has_second_order:
+            draw = given._replace(toward=sample_partner(n_samples, self.rng))
         if draw.stage >= n_stages:
             raise ValueError(f"Got draw.stage={draw.stage}, but expected below {n_stages}.")
         check_clean(draw.clean, n_samples)
@@ -330,17 +328,15 @@ class MixupELoss(nn.Module):
     def _stages(self, module: Any) -> list[Callable[..., Any]]:
         if self.mix_at == "input" or not (self.has_mixing or self._needs_input_gradient):
             return [module]
-        stages = stages_of(module)
-        if len(stages) < 2:
-            raise ValueError(
-                f"Got mix_at='hidden' with a {type(module).__name__}, but expected a module with "
-                f"at least two 'stages', or with 'encode' and 'head'."
-            )
-        return stages
+        return hidden_stages(module)
+
+    @property
+    def _has_second_order(self) -> bool:
+        return self.has_penalty and self.penalty_order == 2
 
     @property
     def _needs_input_gradient(self) -> bool:
-        return self.has_penalty and self.penalty == "directional"
+        return self.has_penalty and (self.penalty == "directional" or self.penalty_order == 2)
 
     def _logits(
         self, module: Any, run_rest: Callable[[Any], Tensor], mixed: Tensor | None, clean: Any
@@ -377,10 +373,12 @@ class MixupELoss(nn.Module):
         targets: Tensor,
         weight: Tensor | None,
         own: Own,
+        step: Tensor | None,
     ) -> tuple[Tensor, Tensor | None]:
         """``E[1-lam] * mean |q|``, and the gradient of ``eta`` times it in closed form, if any.
 
-        ``clean`` are the rows that ran, ``whole`` those of the batch.
+        ``clean`` are the rows that ran, ``whole`` those of the batch; ``step`` what a second
+        derivative is taken of, if one is wanted.
         """
         if logits is None or not self.has_penalty:
             return torch.zeros((), dtype=targets.dtype, device=targets.device), None
@@ -391,10 +389,16 @@ class MixupELoss(nn.Module):
             X_mean = torch.tensordot(weight, whole.to(weight.dtype), dims=1) / weight.sum()
         share = row_shares(one_minus_lam_mean(self.alpha, self.beta), weight, own.draw.clean)
         targets, share = take(targets, own.clean), take(share, own.clean)  # those that have run
+        if not self._needs_input_gradient:
+            with torch.no_grad():
+                q_hat, slope = logit_penalty(logits, targets, self.head)
+                slope = (self.eta * share * q_hat.sign())[:, None] * slope
+                return (share * q_hat.abs()).sum(), slope
+        q = logit_penalty(logits, targets, self.head)[0]
         if self.penalty == "directional":
             q = directional_penalty(logits, clean, targets, X_mean, self.head)
-            return (share * q.abs()).sum(), None
-        with torch.no_grad():
-            q_hat, slope = logit_penalty(logits, targets, self.head)
-            slope = (self.eta * share * q_hat.sign())[:, None] * slope
-            return (share * q_hat.abs()).sum(), slope
+        term = (share * q.abs()).sum()
+        if step is None:
+            return term, None
+        how = (self.alpha, self.beta, self.head)
+        return term + second_term(logits, targets, share, step, *how), None

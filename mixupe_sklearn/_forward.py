@@ -18,6 +18,17 @@ def stages_of(module: Any) -> list[Callable[..., Any]]:
     return [module]
 
 
+def hidden_stages(module: Any) -> list[Callable[..., Any]]:
+    """The same, for a module that is to be mixed between them."""
+    stages = stages_of(module)
+    if len(stages) < 2:
+        raise ValueError(
+            f"Got mix_at='hidden' with a {type(module).__name__}, but expected a module with "
+            f"at least two 'stages', or with 'encode' and 'head'."
+        )
+    return stages
+
+
 def run_stages(stages: list[Callable[..., Any]], X: Any, module_params: dict[str, Any]) -> Any:
     """Run stages in turn; the first one gets the inputs (a dict as keywords) and parameters."""
     first, *others = stages

@@ -102,6 +102,7 @@ def _obstacles(estimator: Any) -> Iterable[str]:
         "warm_start goes on with a net": estimator.warm_start and hasattr(estimator, "net_"),
         "device is not the cpu": not _is_on_cpu(estimator.device),
         "compile is on": estimator.compile,
+        "penalty_order is not 1": estimator.penalty_order != 1,
     }
     return (reason for reason, is_so in found.items() if is_so)
 

@@ -21,13 +21,31 @@ class Draw(NamedTuple):
     ``(n_samples,)`` of row numbers, or None where nothing is mixed; ``stage`` the number of module
     stages that run before mixing (0: the input itself is mixed); ``clean`` an array of the row
     numbers that the penalty is measured on, the first partners where rows are mixed, or None for
-    all.
+    all; ``toward`` an array ``(n_samples,)`` of the rows that a second-order penalty looks towards
+    where there are no partners.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from mixupe_sklearn import Draw, MixupELoss
+    >>> module, X, y = torch.nn.Linear(3, 2), torch.randn(4, 3), torch.tensor([0, 1, 1, 0])
+    >>> draw = Draw(lam=0.7, partner=np.array([1, 0, 3, 2]))   # the same step as often as you like
+    >>> one, two = (MixupELoss()(module, X, y, draw=draw).loss for _ in range(2))
+    >>> bool(one == two)
+    True
     """
 
     lam: float | np.ndarray = 1.0
     partner: np.ndarray | None = None
     stage: int = 0
     clean: np.ndarray | None = None
+    toward: np.ndarray | None = None
+
+    def way_of(self, rows: np.ndarray | None) -> np.ndarray:
+        """Which rows some rows, or all, look towards: their partners, else ``toward``."""
+        others = self.toward if self.partner is None else self.partner
+        assert others is not None
+        return others if rows is None else others[rows]
 
 
 def is_unmixed(alpha: float, beta: float) -> bool:

@@ -89,6 +89,27 @@ def one_minus_lam_mean(alpha: float, beta: float | None = None) -> float:
     return 2 * (alpha / (alpha + beta)) * (beta / (alpha + beta + 1))
 
 
+def one_minus_lam_moment(order: int, alpha: float, beta: float | None = None) -> float:
+    """``E[(1 - lam)**order]`` under the same mixture.
+
+    Examples
+    --------
+    >>> [round(one_minus_lam_moment(order, 1.0), 4) for order in (1, 2, 3)]   # of Beta(1, 2)
+    [0.3333, 0.1667, 0.1]
+    """
+    beta = alpha if beta is None else beta
+    if alpha == 0 or beta == 0:
+        return 0.0
+    # 1 - lam is Beta(beta, alpha+1) where lam is Beta(alpha+1, beta), and the other way round.
+    total = 0.0
+    for share, first in ((alpha, beta), (beta, alpha)):
+        value = share / (alpha + beta)
+        for step in range(order):
+            value *= (first + step) / (alpha + beta + 1 + step)
+        total += value
+    return total
+
+
 def glm_loss(
     logits: Tensor, target: Tensor, mass: Tensor | None = None, head: str | Head = "softmax"
 ) -> tuple[Tensor, Tensor]:

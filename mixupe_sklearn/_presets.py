@@ -8,6 +8,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
         "method": "mixupe",
         "penalty": "logit",
+        "penalty_order": 1,
         "alpha": 0.05,
         "beta": None,
         "eta": 1.0,

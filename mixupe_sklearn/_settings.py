@@ -11,7 +11,7 @@ import torch
 
 from mixupe_sklearn._callbacks import is_schedule
 from mixupe_sklearn._checks import FLAG, Choice, Kind, Number, Rule, check_rules
-from mixupe_sklearn._criterion import METHOD_RULES
+from mixupe_sklearn._rules import METHOD_RULES
 from mixupe_sklearn._schedule import SCHEDULES
 from mixupe_sklearn.modules import MLP
 

@@ -12,13 +12,13 @@ from torch.utils.data import Dataset, Subset
 
 from mixupe_sklearn._callbacks import EpochBar, EpochHook, Stopper, is_callback
 from mixupe_sklearn._checks import warn_user
-from mixupe_sklearn._criterion import METHOD_RULES
 from mixupe_sklearn._forward import stages_of
 from mixupe_sklearn._hardware import compile_module, drop_compiled, threads_for
 from mixupe_sklearn._inputs import Rows, centred, free_memory, on_device
 from mixupe_sklearn._mixing import share_size
 from mixupe_sklearn._net import has_batch_norm
 from mixupe_sklearn._predicting import float_type
+from mixupe_sklearn._rules import METHOD_RULES
 from mixupe_sklearn._schedule import rate_factors
 from mixupe_sklearn._settings import OPTIMIZERS
 from mixupe_sklearn._skorch_data import fixed_validation, make_dataset
@@ -56,9 +56,15 @@ def _check_names(function: Callable[..., Any], given: Mapping[str, Any], name: s
     unknown = [key for key in given if key not in known]
     if unknown and not any(one.kind is one.VAR_KEYWORD for one in parameters):
         raise ValueError(
-            f"Got {name} with {unknown[0]!r}, but expected arguments of "
-            f"{getattr(function, '__name__', function)}: {', '.join(known)}."
+            f"Got {name} with {unknown[0]!r}, but expected arguments of {_name_of(function)}: "
+            f"{', '.join(known)}."
         )
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    """What a user calls it; of a function with arguments filled in, what that is made of."""
+    function = getattr(function, "func", function)
+    return getattr(function, "__name__", repr(function))
 
 
 def _optimizer_arguments(optimizer: Callable[..., Any], settings: Mapping[str, Any]) -> dict:
@@ -129,9 +135,20 @@ def _make_callbacks(callbacks: Any) -> list[Any]:
             )
     # A copy: skorch writes into callbacks, and a parameter belongs to the user. The hook is last,
     # since it may stop training.
-    users = copy.deepcopy(list(callbacks or []))
+    users = [_copy_of(callback) for callback in callbacks or []]
     ours = [(STOPPER, Stopper()), (BAR, EpochBar())]
     return [*ours, *users, (HOOK, EpochHook())]
+
+
+def _copy_of(callback: Any) -> Any:
+    try:
+        return copy.deepcopy(callback)
+    except TypeError as error:  # an open file, a thread, a connection
+        name = type(callback[1] if isinstance(callback, tuple) else callback).__name__
+        raise ValueError(
+            f"Got a {name} among the callbacks that cannot be copied ({error}), but expected one "
+            f"that opens what it needs in on_train_begin, since an estimator trains with copies."
+        ) from error
 
 
 def update_net(net: Any, settings: Mapping[str, Any]) -> None:
@@ -158,10 +175,12 @@ def set_head(net: Any, head: str) -> None:
 def compile_net(net: Any, train: Rows, tensors: MakeTensors) -> None:
     """Compile what a training step calls, after a trial with the first two rows."""
     module, criterion = net.module_, copy.deepcopy(net.criterion_)  # its draws are for training
-    if criterion.has_penalty and criterion.penalty == "directional":
+    is_exact = criterion.penalty == "directional" or criterion.penalty_order == 2
+    if criterion.has_penalty and is_exact:
+        named = "penalty='directional'" if criterion.penalty_order == 1 else "penalty_order=2"
         warn_user(
-            "Got compile=True with penalty='directional', whose second derivatives a compiled "
-            "module does not have; the module runs as it is."
+            f"Got compile=True with {named}, whose second derivatives a compiled module does not "
+            f"have; the module runs as it is."
         )
         return
     few = Rows(first_rows(train.X), train.targets[:2], None)

@@ -293,6 +293,7 @@ def refusals():
     scoring = EpochScoring("accuracy", on_train=True, name="score")
     return {
         "hidden": said(fit_case, hidden),
+        "second order": said(fit_case, {"criterion__penalty_order": 2}),
         "batch norm": said(fit_case, few),
         "idle": said(idle.fit, X, y),
         "loader": said(fit_case, {"is_loaded": True, "batch_size": 7}),

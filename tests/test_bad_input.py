@@ -1,6 +1,7 @@
 """Wrong input gets one sentence: what, which value, what was expected."""
 
 import re
+import threading
 
 import numpy as np
 import pandas as pd
@@ -8,11 +9,11 @@ import pytest
 import torch
 from paper import paper_classifier
 from scipy import sparse
-from skorch.callbacks import EpochTimer, LRScheduler
+from skorch.callbacks import Checkpoint, EpochTimer, LRScheduler
 
 from mixupe_sklearn import MixupEClassifier, MixupERegressor, preset
 from mixupe_sklearn._checks import Choice, Kind, Number
-from mixupe_sklearn._criterion import METHOD_RULES
+from mixupe_sklearn._rules import METHOD_RULES
 from mixupe_sklearn._settings import TRAINING_RULES
 
 RULES = {**METHOD_RULES, **TRAINING_RULES}
@@ -356,3 +357,18 @@ def test_weights_that_become_non_finite_in_the_last_step(iris):
 def test_an_unfitted_estimator_says_so(iris):
     with pytest.raises(ValueError, match="This MixupEClassifier instance is not fitted yet"):
         paper_classifier().predict(iris[0])
+
+
+def test_a_callback_that_cannot_be_copied_gets_one_sentence():
+    """From skorch: TensorBoard(SummaryWriter()) holds a thread."""
+    holds_a_lock = Checkpoint()
+    holds_a_lock.lock = threading.Lock()
+    message = "Got a Checkpoint among the callbacks that cannot be copied .* in on_train_begin"
+    with pytest.raises(ValueError, match=message):
+        MixupEClassifier(callbacks=[("save", holds_a_lock)]).fit([[0.0], [1.0]] * 5, [0, 1] * 5)
+
+
+def test_wrong_arguments_of_the_default_module_are_told_by_its_name():
+    message = "Got module_params with 'hidden', but expected arguments of MLP: n_features, "
+    with pytest.raises(ValueError, match=message):
+        MixupEClassifier(module_params={"hidden": 3}).fit([[0.0], [1.0]] * 5, [0, 1] * 5)

@@ -194,12 +194,19 @@ def test_without_a_compiler_the_warning_says_so(small_digits):
     assert_equal_weights(estimator, fit(small_digits))
 
 
-def test_second_derivatives_are_a_reason_not_to_compile(small_digits, graphs):
-    with pytest.warns(UserWarning, match="penalty='directional'") as caught:
-        estimator = fit(small_digits, compile=True, penalty="directional")
+@pytest.mark.parametrize(
+    ("params", "named"),
+    [
+        ({"penalty": "directional"}, "penalty='directional'"),
+        ({"penalty_order": 2}, "penalty_order=2"),
+    ],
+)
+def test_second_derivatives_are_a_reason_not_to_compile(small_digits, graphs, params, named):
+    with pytest.warns(UserWarning, match=named) as caught:
+        estimator = fit(small_digits, compile=True, **params)
     assert len(caught) == 1
     assert not graphs
-    assert_equal_weights(estimator, fit(small_digits, penalty="directional"))
+    assert_equal_weights(estimator, fit(small_digits, **params))
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["works", "fails"])

@@ -180,6 +180,7 @@ def test_after_training_a_net_is_plain_goes_on_and_is_pickled(rank, found):
     ("name", "sentence"),
     [
         ("hidden", "ValueError: Got penalty='directional' with mix_at='hidden' in 2 processes"),
+        ("second order", "ValueError: Got penalty_order=2 in 2 processes, but expected"),
         ("batch norm", "ValueError: Got batches of 2 rows for 2 processes"),
         ("idle", "ValueError: Got a module whose weights ['idle.weight', 'idle.bias'] have no"),
         ("loader", "ValueError: Got batch_size=7 for 2 processes that read their own rows"),

@@ -2,6 +2,7 @@
 
 import collections
 import csv
+import dataclasses
 import itertools
 import pathlib
 
@@ -12,7 +13,8 @@ import torch
 from paper import paper_classifier
 from torch import nn
 
-from benchmarks import penalty_fraction as study
+from benchmarks import _paired
+from benchmarks.penalty_fraction import STUDY
 from mixupe_sklearn import Draw, MixupELoss
 from mixupe_sklearn._penalty import HEADS, one_minus_lam_mean
 from mixupe_sklearn.modules import MLP
@@ -320,7 +322,7 @@ def test_the_classifier_trains_with_a_share_and_equal_seeds_draw_equal_shares(sm
     assert 0.8 < ratio < 1.25
 
 
-# The study.
+# The STUDY.
 
 
 def rows_of(errors, dataset="wine", setting="default"):
@@ -333,7 +335,7 @@ def rows_of(errors, dataset="wine", setting="default"):
             "setting": setting,
             "seed": seed,
             "candidate": candidate,
-            "params": study.params_of(setting, candidate),
+            "params": STUDY.params_of(setting, candidate),
             "test_error": error,
             "test_log_loss": error / 10,
         }
@@ -342,13 +344,13 @@ def rows_of(errors, dataset="wine", setting="default"):
     )
 
 
-EQUAL = {name: [4.0, 6.0, 5.0] for name in study.CANDIDATES}
+EQUAL = {name: [4.0, 6.0, 5.0] for name in STUDY.candidates}
 
 
 def test_differences_are_paired_by_seed_and_marked_where_they_are_beyond_the_noise():
     shifted = {"fraction 0.5": [4.5, 6.5, 5.6], "fraction 0.1": [6.0, 4.0, 6.0]}
     rows = rows_of(EQUAL | shifted)
-    table = study.compare(rows.sample(frac=1, random_state=0), "test_error")
+    table = STUDY.compare(rows.sample(frac=1, random_state=0), "test_error")
     table = table.set_index("candidate")
     assert table.loc["fraction 0.5", "difference"] == pytest.approx(1.6 / 3)
     assert table.loc["fraction 0.5", "standard_error"] == pytest.approx(
@@ -357,7 +359,7 @@ def test_differences_are_paired_by_seed_and_marked_where_they_are_beyond_the_noi
     assert not table.loc["fraction 0.5", "is_within"]
     assert table.loc["fraction 0.1", "is_within"]
     assert table.loc["Mixup", "is_within"]  # no difference at all
-    text = study.describe(rows)
+    text = STUDY.describe(rows)
     assert (
         "| default | wine | 5.00 ± 1.00 | **+0.53 ± 0.03** | +0.00 ± 0.00 | +0.33 ± 1.20 |" in text
     )
@@ -367,7 +369,7 @@ def test_differences_are_paired_by_seed_and_marked_where_they_are_beyond_the_noi
 def test_each_setting_is_compared_with_its_own_full_penalty():
     harder = {name: [error + 10 for error in errors] for name, errors in EQUAL.items()}
     harder["Mixup"] = [15.0, 17.0, 16.5]
-    text = study.describe(pd.concat([rows_of(harder, setting="strong"), rows_of(EQUAL)]))
+    text = STUDY.describe(pd.concat([rows_of(harder, setting="strong"), rows_of(EQUAL)]))
     assert "| strong | wine | 15.00 ± 1.00 | +0.00 ± 0.00 |" in text
     assert (
         "| strong | 1 of 1 (+0.0000) | 1 of 1 (+0.0000) | 1 of 1 (+0.0000) | 0 of 1 (+0.1167)"
@@ -384,25 +386,25 @@ def test_rows_of_other_defaults_or_of_an_older_table_are_not_part_of_the_study()
     swapped = worse.assign(setting=worse["setting"].map({"default": "strong", "strong": "default"}))
     assert (others["params"] != rows["params"]).all()
     mixed = pd.concat([older, others, swapped, rows], ignore_index=True)
-    assert study.describe(mixed) == study.describe(rows)
+    assert STUDY.describe(mixed) == STUDY.describe(rows)
 
 
 def test_an_unfinished_study_is_not_described():
     rows = pd.concat([rows_of(EQUAL), rows_of(EQUAL, setting="strong")])
     is_open = (rows["candidate"] == "Mixup") & (rows["setting"] == "strong")
     with pytest.raises(ValueError, match="Got 33 rows .* but expected all of full penalty"):
-        study.describe(rows[~is_open])
+        STUDY.describe(rows[~is_open])
 
 
-def test_a_run_goes_on_where_it_was_and_ends_with_the_tables(tmp_path, capsys, monkeypatch):
-    names = (study.FULL, "fraction 0.1")
-    monkeypatch.setattr(study, "CANDIDATES", {name: study.CANDIDATES[name] for name in names})
+def test_a_run_goes_on_where_it_was_and_ends_with_the_tables(tmp_path, capsys):
+    names = (STUDY.reference, "fraction 0.1")
+    study = dataclasses.replace(STUDY, candidates={name: STUDY.candidates[name] for name in names})
     path = tmp_path / "rows.csv"
     command = ["--data", "iris", "--seeds", "2", "--jobs", "1", "--output", str(path)]
     assert study.main(command) == 0
     whole = path.read_text()
     lines = whole.splitlines()
-    assert len(lines) == 1 + 2 * len(study.SETTINGS) * len(names)
+    assert len(lines) == 1 + 2 * len(study.settings) * len(names)
     printed = capsys.readouterr().out
     assert "| default | iris |" in printed
     assert "| strong | iris |" in printed
@@ -421,26 +423,26 @@ def test_a_run_goes_on_where_it_was_and_ends_with_the_tables(tmp_path, capsys, m
 
 def test_wrong_names_and_missing_files_get_one_sentence(tmp_path, capsys):
     output = ["--output", str(tmp_path / "rows.csv")]
-    assert study.main(["--data", "letter", *output]) == 2
+    assert STUDY.main(["--data", "letter", *output]) == 2
     assert "Got data='letter' and cache_dir=None, but expected one of iris" in (
         capsys.readouterr().err
     )
-    assert study.main(["--report-only", *output]) == 2
+    assert STUDY.main(["--report-only", *output]) == 2
     assert "which is not there, but expected a file with rows." in capsys.readouterr().err
 
 
 def test_the_page_tells_the_study_of_the_committed_rows():
     page = (ROOT / "docs" / "method.md").read_text()
-    assert study.describe(study.read_rows(study.ROWS)) in page
+    assert STUDY.describe(_paired.read_rows(STUDY.rows)) in page
 
 
 def test_what_the_page_says_in_words_is_so_in_the_committed_rows():
-    rows = study.of_study(study.read_rows(study.ROWS))
+    rows = STUDY.of_study(_paired.read_rows(STUDY.rows))
     errors, losses = (
-        study.compare(rows, value).pivot(index=["setting", "dataset"], columns="candidate")
+        STUDY.compare(rows, value).pivot(index=["setting", "dataset"], columns="candidate")
         for value in ("test_error", "test_log_loss")
     )
-    shares = [name for name in study.CANDIDATES if name.startswith("fraction")]
+    shares = [name for name in STUDY.candidates if name.startswith("fraction")]
     assert errors.loc["default"]["is_within"][shares].all(axis=None)
     assert errors.loc["default"]["difference"]["Mixup"].abs().max() < 0.1
     cost = losses.loc["strong"]["difference"]

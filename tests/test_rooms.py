@@ -1,8 +1,10 @@
 """The house rules, read from the source itself."""
 
 import ast
+import importlib
 import inspect
 import pathlib
+import pkgutil
 import re
 import subprocess
 import sys
@@ -48,7 +50,7 @@ FLOORS = [
         *("modules.embedded_mlp", "modules.lenet", "modules.vgg", "modules.preact_resnet"),
         *("modules.resnet", "modules.vit", "modules.coatnet", "modules.gin"),
         *("_signals.picture_files", "_signals.sound", "_portions", "_processes", "callbacks"),
-        *("datasets.images", "datasets.speech"),
+        *("datasets.images", "datasets.speech", "_rules", "_second_order"),
     ],
     ["modules.wide_resnet", "_signals.picture_datasets", "_signals.spectrogram"],
     ["modules", "_signals.pictures"],
@@ -84,13 +86,19 @@ FLOORS = [
     ["_search.strategy", "_search.worker", "_search.results", "_search.progress", "_search.plots"],
     ["_search.plan"],
     ["search"],
+    ["_diagnostics", "_diagnostics.axes", "_diagnostics.taylor", "_diagnostics.coefficients"],
+    ["_diagnostics.sample", "_diagnostics.records", "_diagnostics.complexity"],
+    ["_diagnostics.derivatives", "_diagnostics.monitor", "_diagnostics.predictions"],
+    ["_diagnostics.losses", "_diagnostics.penalties"],
+    ["diagnostics"],
     [""],
 ]
 MAY_IMPORT_SKLEARN = {
     *("_base", "_checked", "_labels", "_tasks", "_classifier", "_regressor"),
     *("_scaling", "preprocessing", "search", "_signals.spectrogram", "adapters._classifier"),
     *("_search.trials", "_search.evaluate", "_search.plan"),
-    "datasets.embedded",
+    *("datasets.embedded", "_diagnostics.sample", "_diagnostics.records"),
+    "_diagnostics.predictions",
 }
 MAY_IMPORT_OPTUNA = {"search"}  # and all of _search
 MAY_IMPORT_SKORCH = {
@@ -103,6 +111,7 @@ MAY_IMPORT_SKORCH = {
         "_distributed",
         "callbacks",
         "_recipe",
+        "_diagnostics.monitor",
     ),
 }
 
@@ -184,37 +193,60 @@ print(type(to_tensor(graph, device="cpu")).__name__, to_tensor([1.0], device="cp
 def documented_defaults(docstring):
     """Parameter names with the default that their line of the docstring gives."""
     section = docstring.split("Parameters\n----------\n")[1].split("\n\n")[0]
-    found = re.findall(r"^([\w*, ]+) : (.*)$", section, flags=re.MULTILINE)
+    # A line without a type refers to another docstring.
+    found = re.findall(r"^([\w*][\w*, ]*)(?: : (.*))?$", section, flags=re.MULTILINE)
     return {
-        name: default.group(1) if (default := re.search(r"default=(.*)$", kind)) else None
+        name: default.group(1) if (default := re.search(r"default=(.*)$", kind)) else kind and None
         for names, kind in found
         for name in names.split(", ")
     }
 
 
-PUBLIC = [getattr(mixupe_sklearn, name) for name in mixupe_sklearn.__all__]
-WITH_PARAMETERS = [item for item in PUBLIC if "Parameters\n" in (item.__doc__ or "")]
+def public_names():
+    """What the page of the API lists, by name."""
+    page = (ROOT / "docs" / "api.md").read_text()
+    names = re.findall(r"^   ([A-Za-z][\w.]+)$", page, flags=re.MULTILINE)
+    return {name: pkgutil.resolve_name(f"mixupe_sklearn:{name}") for name in names}
 
 
-@pytest.mark.parametrize("item", PUBLIC, ids=lambda item: item.__name__)
-def test_every_public_name_has_a_docstring(item):
-    assert len(item.__doc__) > 60
+for name in ("diagnostics", "callbacks", "recipes", "preprocessing", "datasets.openml"):
+    importlib.import_module(f"mixupe_sklearn.{name}")
+for name in ("images", "speech", "graphs"):
+    importlib.import_module(f"mixupe_sklearn.datasets.{name}")
+PUBLIC = public_names()
+WITH_PARAMETERS = {
+    name: item for name, item in PUBLIC.items() if "Parameters\n" in (item.__doc__ or "")
+}
 
 
-@pytest.mark.parametrize(
-    "item", [i for i in WITH_PARAMETERS if i.__name__ != "MixupENet"], ids=lambda i: i.__name__
-)
-def test_documented_parameters_and_defaults_are_those_of_the_signature(item):
+def test_the_page_of_the_api_has_every_public_name():
+    diagnostics = importlib.import_module("mixupe_sklearn.diagnostics")
+    expected = {*mixupe_sklearn.__all__, *(f"diagnostics.{name}" for name in diagnostics.__all__)}
+    assert expected <= set(PUBLIC)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_has_a_docstring_with_an_example(name):
+    """The examples themselves are run as doctests."""
+    told = inspect.getdoc(PUBLIC[name])
+    assert len(told) > 60
+    assert re.search(r"Examples\n--------\n(.*\n)*?>>> ", told)
+
+
+@pytest.mark.parametrize("name", [name for name in WITH_PARAMETERS if name != "MixupENet"])
+def test_documented_parameters_and_defaults_are_those_of_the_signature(name):
+    item = PUBLIC[name]
     documented = documented_defaults(inspect.getdoc(item))
     signature = inspect.signature(item).parameters
     names = [f"**{n}" if p.kind == p.VAR_KEYWORD else n for n, p in signature.items()]
-    assert list(documented) == names
+    assert sorted(documented) == sorted(names)
     for name, parameter in signature.items():
-        if parameter.default is not inspect.Parameter.empty:
-            is_nan = parameter.default != parameter.default
-            default = "nan" if is_nan else repr(parameter.default)
-            given = documented[name]
-            assert given == default or ast.literal_eval(given) == parameter.default, name
+        if parameter.default is not inspect.Parameter.empty and documented[name] != "":
+            value = parameter.default
+            if repr(value) == "<factory>":  # of a dataclass
+                value = item.__dataclass_fields__[name].default_factory()
+            default, given = "nan" if value != value else repr(value), documented[name]
+            assert given == default or ast.literal_eval(given) == value, name
 
 
 class MyModule(MLP):
@@ -225,7 +257,13 @@ class MyModule(MLP):
 
 
 @pytest.mark.parametrize(
-    ("page", "n_blocks"), [("README.md", 5), ("docs/user_guide.md", 2), ("docs/searching.md", 4)]
+    ("page", "n_blocks"),
+    [
+        ("README.md", 5),
+        ("docs/user_guide.md", 2),
+        ("docs/searching.md", 4),
+        ("docs/diagnostics.md", 4),
+    ],
 )
 def test_the_code_of_a_page_runs(page, n_blocks, small_digits):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)

@@ -13,12 +13,12 @@ from torch.utils.data import Dataset
 
 from mixupe_sklearn._base import BaseMixupE, all_or_nothing
 from mixupe_sklearn._checks import check_rules
-from mixupe_sklearn._criterion import METHOD_RULES
 from mixupe_sklearn._forward import as_logits, run_stages, stages_of
 from mixupe_sklearn._hardware import threads_for
 from mixupe_sklearn._inputs import Rows, to_numpy
 from mixupe_sklearn._labels import ClassTargets, check_holes
 from mixupe_sklearn._predicting import float_type
+from mixupe_sklearn._rules import METHOD_RULES
 from mixupe_sklearn._settings import BY_MEMBER, FIXED
 from mixupe_sklearn._tasks import with_callbacks
 
@@ -190,6 +190,9 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
             )
         self._check_labels(y, samples.data.shape[0], suffix)
         return samples.data, y
+
+    def _rows_to_look_at(self, X, y) -> Rows:
+        return super()._rows_to_look_at(*self._labelled(X, y))
 
     @staticmethod
     def _check_labels(y: Any, n_samples: int, suffix: str) -> None:

@@ -9,6 +9,7 @@ class SignalParameters:
         *,
         method,
         penalty,
+        penalty_order,
         alpha,
         beta,
         eta,
@@ -45,6 +46,7 @@ class SignalParameters:
         # Not that of the tables' base class: it has parameters which there are none of here.
         self.method = method
         self.penalty = penalty
+        self.penalty_order = penalty_order
         self.alpha = alpha
         self.beta = beta
         self.eta = eta

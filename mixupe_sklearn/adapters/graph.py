@@ -53,6 +53,9 @@ class MixupEGraphClassifier(AdapterClassifier):
     penalty : {"logit", "directional"}, default="logit"
         The paper's fast penalty from the logits, or its exact form, the derivative of the loss
         along the direction from a graph's vector to the mean of its batch.
+    penalty_order : {1, 2}, default=1
+        2 adds the second-order directional term, exact; experimental, and slower. See
+        :class:`MixupELoss`.
     alpha : float, default=0.2
         Parameter of the Beta distribution that mixing weights are drawn from, *not* an L2 penalty
         (that is ``weight_decay``). 0 means no mixing; larger values mix more.
@@ -184,6 +187,7 @@ class MixupEGraphClassifier(AdapterClassifier):
         *,
         method="mixupe",
         penalty="logit",
+        penalty_order=1,
         alpha=0.2,
         beta=None,
         eta=0.01,
@@ -217,6 +221,7 @@ class MixupEGraphClassifier(AdapterClassifier):
     ):
         self.method = method
         self.penalty = penalty
+        self.penalty_order = penalty_order
         self.alpha = alpha
         self.beta = beta
         self.eta = eta

@@ -23,6 +23,9 @@ class MixupEImageClassifier(SignalClassifier):
     penalty : {"logit", "directional"}, default="logit"
         The paper's fast penalty from the logits, or its exact form, the derivative of the loss
         along the direction to the mean, which is zero in each channel.
+    penalty_order : {1, 2}, default=1
+        2 adds the second-order directional term, exact; experimental, and slower. See
+        :class:`MixupELoss`.
     alpha : float, default=1.0
         Parameter of the Beta distribution that mixing weights are drawn from, *not* an L2 penalty
         (that is ``weight_decay``). 0 means no mixing; larger values mix more.
@@ -160,6 +163,7 @@ class MixupEImageClassifier(SignalClassifier):
         *,
         method="mixupe",
         penalty="logit",
+        penalty_order=1,
         alpha=1.0,
         beta=None,
         eta=0.001,
@@ -199,6 +203,7 @@ class MixupEImageClassifier(SignalClassifier):
         super().__init__(
             method=method,
             penalty=penalty,
+            penalty_order=penalty_order,
             alpha=alpha,
             beta=beta,
             eta=eta,

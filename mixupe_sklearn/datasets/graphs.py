@@ -30,6 +30,15 @@ class GraphSet(NamedTuple):
         The labels of the graphs.
     folds : list of pairs or None
         Numbers of the graphs to train and to test on, for each fold; None without folds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> pair = (sparse.csr_array([[0, 1], [1, 0]]), np.array([3, 7]))
+    >>> found = GraphSet("pairs", [pair], np.array([1]))
+    >>> len(found.graphs), found.folds is None
+    (1, True)
     """
 
     name: str
@@ -164,6 +173,16 @@ def read_folds(folder: str | os.PathLike, n_graphs: int) -> list[tuple[np.ndarra
     -------
     folds : list of pairs of arrays
         Training and test numbers.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for fold, (train, test) in enumerate([("0", "1"), ("1", "0")], start=1):
+    ...     _ = (folder / f"train_idx-{fold}.txt").write_text(train)
+    ...     _ = (folder / f"test_idx-{fold}.txt").write_text(test)
+    >>> read_folds(folder, n_graphs=2)
+    [(array([0]), array([1])), (array([1]), array([0]))]
     """
     folder = Path(folder)
     n_folds = len(list(folder.glob("test_idx-*.txt")))

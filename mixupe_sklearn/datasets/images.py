@@ -187,6 +187,19 @@ def load_svhn(folder: str | os.PathLike) -> ImageSplits:
     -------
     splits : ImageSplits
         Pictures (n, 32, 32, 3) of bytes; the digit 0, which the files call 10, is class 0.
+
+    Examples
+    --------
+    A set of one picture in each file:
+
+    >>> import pathlib, tempfile, numpy as np
+    >>> from scipy.io import savemat
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> one = {"X": np.zeros((32, 32, 3, 1), dtype=np.uint8), "y": np.array([[10]])}
+    >>> for part in ("train", "test"):
+    ...     savemat(folder / f"{part}_32x32.mat", one)
+    >>> load_svhn(folder).y_train
+    array([0])
     """
     X_train, y_train = _svhn_part(Path(folder) / "train_32x32.mat")
     X_test, y_test = _svhn_part(Path(folder) / "test_32x32.mat")
@@ -225,6 +238,20 @@ def load_tiny_imagenet(folder: str | os.PathLike) -> ImageSplits:
     -------
     splits : ImageSplits
         Paths; classes are WordNet numbers, such as ``n01443537``. Some pictures are grey.
+
+    Examples
+    --------
+    A set of two pictures to learn from and one to test with:
+
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for name in ("train/n01/images", "train/n02/images", "val/images"):
+    ...     (folder / name).mkdir(parents=True)
+    ...     _ = (folder / name / "one.JPEG").write_bytes(b"")
+    >>> line = chr(9).join(["one.JPEG", "n02"])
+    >>> _ = (folder / "val" / "val_annotations.txt").write_text(line)
+    >>> load_tiny_imagenet(folder).y_test
+    array([1])
     """
     path = Path(folder)
     path = path / "tiny-imagenet-200" if (path / "tiny-imagenet-200").is_dir() else path
@@ -255,6 +282,16 @@ def load_image_folder(folder: str | os.PathLike) -> ImageSplits:
     -------
     splits : ImageSplits
         Paths; classes are named by their folders.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for name in ("train/cat", "train/dog", "test/cat", "test/dog"):
+    ...     (folder / name).mkdir(parents=True)
+    ...     _ = (folder / name / "one.png").write_bytes(b"")
+    >>> load_image_folder(folder).classes
+    array(['cat', 'dog'], dtype='<U3')
     """
     path = Path(folder)
     test = path / "test" if _has_folders(path / "test") else path / "val"

@@ -37,6 +37,14 @@ class SpeechCommands(NamedTuple):
         them; None if the lists are not there.
     classes : list of str
         The different words, sorted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> words = np.array(["yes", "no"])
+    >>> clips = SpeechCommands(np.array(["a.wav", "b.wav"]), words, words, None, ["no", "yes"])
+    >>> clips.labels == "no"
+    array([False,  True])
     """
 
     paths: np.ndarray

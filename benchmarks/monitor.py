@@ -1,0 +1,140 @@
+"""What a DerivativeMonitor costs: ``python -m benchmarks.monitor [--quick]``.
+
+The same training with and without the monitor takes turns in one process of one thread. What is
+compared are the two times of the same round. Tables that come with scikit-learn, one of 16,000 rows
+made by rule, and digits as pictures with a small convolutional network.
+"""
+
+import argparse
+import pathlib
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks._candidates import page
+from benchmarks._signals.data import load_digits_as_pictures
+from benchmarks._signals.networks import network_of
+from benchmarks._speed.page import table
+from benchmarks._speed.store import Figures, Store, describe_run, read
+from benchmarks._speed.timing import Run, median, ratio_of, take_turns, threads
+from mixupe_sklearn import MixupEClassifier, MixupEImageClassifier, preset
+from mixupe_sklearn.datasets import load_embedded
+from mixupe_sklearn.diagnostics import DerivativeMonitor
+
+BOUND = 1.05
+RESULTS = pathlib.Path(__file__).parent / "results" / "monitor.json"
+PAGE = pathlib.Path(__file__).parents[1] / "docs" / "diagnostics.md"
+
+
+class Size(NamedTuple):
+    """What is trained, for how many epochs, and how many rounds."""
+
+    name: str
+    epochs: int
+    rounds: int
+
+
+FULL = (
+    *(Size("iris", 500, 15), Size("digits", 50, 15), Size("16,000 x 16", 8, 11)),
+    Size("digits as pictures", 2, 7),
+)
+QUICK = (Size("iris", 5, 2),)
+
+
+def rows_of(name: str) -> tuple[Any, np.ndarray]:
+    """Rows and labels by the name of a size."""
+    if name == "digits as pictures":
+        pictures = load_digits_as_pictures()
+        return pictures.X, pictures.y
+    if name == "16,000 x 16":
+        rng = np.random.default_rng(0)
+        return rng.normal(size=(16_000, 16)), rng.integers(26, size=16_000)
+    found = load_embedded(name)
+    return found.X.to_numpy(dtype=float), found.y
+
+
+def estimator_of(size: Size, callbacks: list[Any] | None) -> Any:
+    """What is trained, with or without the monitor."""
+    how = {"max_epochs": size.epochs, "callbacks": callbacks, "n_threads": 1, "random_state": 0}
+    if size.name != "digits as pictures":
+        return MixupEClassifier(**preset("paper") | how)
+    network = network_of("small-preactresnet")
+    of_network = {"module": network.module, "module_params": network.module_params}
+    return MixupEImageClassifier(**of_network, **how, lr=0.05, batch_size=100)
+
+
+def measure_size(size: Size) -> Figures:
+    """Seconds of both in every round, and how many epochs were looked at."""
+    X, y = rows_of(size.name)
+    looks = 0
+
+    def fit(callbacks: list[Any] | None) -> Run:
+        def run() -> None:
+            nonlocal looks
+            fitted = estimator_of(size, callbacks).fit(X, y)
+            if callbacks:
+                looks = sum(not np.isnan(row["q_abs"]) for row in fitted.history_)
+
+        return run
+
+    runs = {"plain": fit(None), "watched": fit([DerivativeMonitor()])}
+    with threads(1):
+        take_turns(runs, 1)  # what is loaded on the way is not counted
+        times = take_turns(runs, size.rounds)
+    seconds = {name: [round(value, 5) for value in values] for name, values in times.items()}
+    return {"name": size.name, "epochs": size.epochs, "looks": looks, "seconds": seconds}
+
+
+def report(results: Figures) -> str:
+    """The figures with their bound, in Markdown."""
+    header = ["data", "epochs", "looked at", "rounds", "an epoch, ms", "ratio (quartiles)", ""]
+    rows = []
+    for part in results["parts"].values():
+        plain, watched = part["seconds"]["plain"], part["seconds"]["watched"]
+        ratio = ratio_of(watched, plain)
+        epoch = f"{1000 * median(plain) / part['epochs']:.3g}"
+        held = f"at most {BOUND:g}: {'held' if ratio.median <= BOUND else 'not held'}"
+        counts = [str(part["epochs"]), str(part["looks"]), str(len(plain))]
+        rows.append([part["name"], *counts, epoch, str(ratio), held])
+    told = "A whole fit with the monitor over one without, one thread, in turns."
+    return f"{told}\n\n{table(header, rows)}"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="python -m benchmarks.monitor", description=(__doc__ or "").splitlines()[0]
+    )
+    made.add_argument("--quick", action="store_true", help="iris, two rounds: for tests")
+    made.add_argument("--json", type=pathlib.Path, metavar="FILE", help="file of results")
+    made.add_argument("--fresh", action="store_true", help="measure all again")
+    made.add_argument("--report-only", action="store_true", help="measure nothing, read the file")
+    made.add_argument("--docs", action="store_true", help="write the table into its page")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, and write the page if asked to."""
+    options = parser().parse_args(arguments)
+    quick = pathlib.Path("build/monitor-quick.json")
+    path = options.json or (quick if options.quick else RESULTS)
+    try:
+        if not options.report_only:
+            store = Store(path, describe_run("quick" if options.quick else "full"), options.fresh)
+            for size in QUICK if options.quick else FULL:
+                print(f"{size.name}, {size.rounds} rounds ...", file=sys.stderr, flush=True)
+                store.part(size.name, lambda size=size: measure_size(size))  # type: ignore[misc]
+        results = read(path)
+    except (OSError, ValueError, RuntimeError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 2
+    print(report(results))
+    if options.docs:
+        page.write("monitor", report(results), PAGE)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Parts of the diagnostics: expansions, samples of rows, coefficients, a monitor, pictures."""

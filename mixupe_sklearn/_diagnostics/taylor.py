@@ -1,0 +1,150 @@
+"""The Mixup loss as a series of directional derivatives: the paper's first theorem, order by order.
+
+Mixing labels as well as rows is the same, on average, as moving each row part of the way to another
+one and keeping its label: with ``a = 1 - lam``, and ``lam`` of the mixture that ``_penalty`` names,
+
+    mixup_loss = mean over i and x' of E[phi(a)],    phi(a) = loss(x_i + a (x' - x_i), y_i)
+
+The theorem expands ``phi`` around ``a = 0``. Its terms are sorted by powers of ``a`` here,
+
+    term k = E[a**k] / k! * mean of phi's k-th derivative at zero
+
+so that term 1 is ``E[a] * mean q``; what is missing after K terms is the remainder. (The theorem as
+printed expands the network and ``h`` one in the other, each up to K: that has the same terms up to
+K, and some of those beyond in place of a part of the remainder.)
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.special import roots_jacobi
+from torch import Tensor
+from torch.func import jvp
+
+from mixupe_sklearn._mixing import is_unmixed
+from mixupe_sklearn._penalty import glm_loss, one_minus_lam_moment
+
+# Points of the quadrature over lam: exact for polynomials of twice the degree.
+N_NODES = 16
+
+
+def moments(order: int, alpha: float, beta: float | None = None) -> np.ndarray:
+    """``E[a**k]`` for k = 1 to ``order`` under the mixture that Mixup induces.
+
+    Examples
+    --------
+    >>> moments(3, 1.0)                                  # a ~ Beta(1, 2): 1/3, 1/6, 1/10
+    array([0.33333333, 0.16666667, 0.1       ])
+    """
+    return np.array([one_minus_lam_moment(k, alpha, beta) for k in range(1, order + 1)])
+
+
+def nodes(alpha: float, beta: float | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Points and weights of a quadrature of ``E[.]`` over ``a`` under the same mixture.
+
+    Examples
+    --------
+    >>> points, weights = nodes(0.5)
+    >>> bool(np.isclose(weights @ points**3, moments(3, 0.5)[2]))
+    True
+    """
+    beta = alpha if beta is None else beta
+    if is_unmixed(alpha, beta):
+        return np.zeros(1), np.ones(1)
+    points, weights = [], []
+    # The two are one where alpha equals beta.
+    for first, second in dict.fromkeys(((alpha, beta), (beta, alpha))):
+        # Of Beta(second, first + 1) on 0 to 1: Gauss and Jacobi have 1 - x and 1 + x.
+        roots, own = roots_jacobi(N_NODES, first, second - 1)
+        points.append((1 + roots) / 2)
+        weights.append(first * own / own.sum())
+    whole = np.concatenate(weights)
+    return np.concatenate(points), whole / whole.sum()
+
+
+def derivatives_at_zero(phi: Callable[[Tensor], Tensor], order: int) -> list[Tensor]:
+    """``phi(0)`` and its derivatives up to ``order``, for a function of one number.
+
+    Forward-mode differentiation, one in the other: each number of the result costs as much memory
+    as ``phi`` itself, however many inputs a network has.
+
+    Examples
+    --------
+    >>> import torch
+    >>> [round(float(value), 6) for value in derivatives_at_zero(lambda a: torch.exp(2 * a), 3)]
+    [1.0, 2.0, 4.0, 8.0]
+    """
+
+    def up_to(number: int) -> Callable[[Tensor], tuple[Tensor, ...]]:
+        if number == 0:
+            return lambda a: (phi(a),)
+        below = up_to(number - 1)
+
+        def with_next(a: Tensor) -> tuple[Tensor, ...]:
+            values, slopes = jvp(below, (a,), (torch.ones_like(a),))[:2]
+            return *values, slopes[-1]
+
+        return with_next
+
+    return list(up_to(order)(torch.zeros((), dtype=torch.float64)))
+
+
+class Expansion(NamedTuple):
+    """Sums over pairs of rows: clean loss, Mixup loss, and the derivatives of each order."""
+
+    standard: float
+    mixup: float
+    derivatives: np.ndarray
+
+
+def expand(
+    run: Callable[[Tensor], Tensor],
+    X: Tensor,
+    other: Tensor,
+    targets: Tensor,
+    order: int,
+    alpha: float,
+    beta: float | None,
+    head: str,
+) -> Expansion:
+    """Expand the loss of rows on their way to other rows, one pair a row, in double precision.
+
+    Parameters
+    ----------
+    run : callable
+        From inputs to logits, row by row.
+    X, other : Tensor of shape (n_pairs, ...)
+        Where each pair starts and where it goes.
+    targets : Tensor of shape (n_pairs, n_outputs)
+        Targets of the rows in ``X``.
+    order : int
+        How many derivatives.
+    alpha, beta : float
+        Parameters of the Beta distribution.
+    head : str
+        What the logits mean.
+    """
+    way = other - X
+
+    def phi(a: Tensor) -> Tensor:
+        return glm_loss(run(X + a * way), targets, head=head)[0].sum()
+
+    with torch.no_grad():
+        values = [float(value) for value in derivatives_at_zero(phi, order)]
+        points, weights = nodes(alpha, beta)
+        mixed = sum(w * float(phi(torch.tensor(a))) for a, w in zip(points, weights, strict=True))
+    return Expansion(values[0], float(mixed), np.array(values[1:]))
+
+
+def factorials(order: int) -> np.ndarray:
+    """``k!`` for k = 1 to ``order``.
+
+    Examples
+    --------
+    >>> factorials(4)
+    array([ 1.,  2.,  6., 24.])
+    """
+    return np.array([math.factorial(k) for k in range(1, order + 1)], dtype=float)

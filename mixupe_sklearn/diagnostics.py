@@ -1,0 +1,37 @@
+"""See what Mixup does: directional derivatives, a monitor, and pictures.
+
+Nothing is trained here. Pictures need matplotlib (the extra ``plots``); the rest does not.
+"""
+
+from mixupe_sklearn._diagnostics.complexity import GLMComplexity, glm_complexity
+from mixupe_sklearn._diagnostics.derivatives import DirectionalDerivatives, directional_derivatives
+from mixupe_sklearn._diagnostics.losses import LossCurvesDisplay, plot_loss_curves
+from mixupe_sklearn._diagnostics.monitor import DerivativeMonitor
+from mixupe_sklearn._diagnostics.penalties import (
+    AlphaMinDisplay,
+    PenaltyDisplay,
+    plot_alpha_min,
+    plot_penalty,
+)
+from mixupe_sklearn._diagnostics.predictions import (
+    ReliabilityDisplay,
+    plot_decision_boundary,
+    plot_reliability,
+)
+
+__all__ = [
+    "AlphaMinDisplay",
+    "DerivativeMonitor",
+    "DirectionalDerivatives",
+    "GLMComplexity",
+    "LossCurvesDisplay",
+    "PenaltyDisplay",
+    "ReliabilityDisplay",
+    "directional_derivatives",
+    "glm_complexity",
+    "plot_alpha_min",
+    "plot_decision_boundary",
+    "plot_loss_curves",
+    "plot_penalty",
+    "plot_reliability",
+]

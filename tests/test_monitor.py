@@ -1,0 +1,245 @@
+"""The monitor: what it records, that it disturbs nothing, and the pictures made of it."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits, load_iris, make_moons
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from mixupe_sklearn import (
+    MixupEClassifier,
+    MixupEGraphClassifier,
+    MixupEImageClassifier,
+    MixupENet,
+    MixupERegressor,
+    preset,
+)
+from mixupe_sklearn._diagnostics.monitor import epochs_a_look, rows_to_watch
+from mixupe_sklearn.diagnostics import (
+    AlphaMinDisplay,
+    DerivativeMonitor,
+    LossCurvesDisplay,
+    PenaltyDisplay,
+    ReliabilityDisplay,
+    directional_derivatives,
+    plot_alpha_min,
+    plot_decision_boundary,
+    plot_loss_curves,
+    plot_penalty,
+    plot_reliability,
+)
+from mixupe_sklearn.modules import MLP
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("agg")
+from matplotlib import pyplot as plt  # noqa: E402
+
+WATCHED = ("alpha_min", "q_abs", "q_hat_abs")
+
+
+@pytest.fixture(autouse=True)
+def _closed_figures():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def iris():
+    return load_iris(return_X_y=True)
+
+
+def classifier(monitor=None, **params):
+    how = preset("paper") | {"max_epochs": 4, "batch_size": 20, "random_state": 0}
+    callbacks = None if monitor is None else [monitor]
+    return MixupEClassifier(**how | {"callbacks": callbacks} | params)
+
+
+def test_it_changes_nothing_to_the_bit(iris):
+    plain, watched = (classifier(one).fit(*iris) for one in (None, DerivativeMonitor(every=1)))
+    for own, other in zip(
+        plain.net_.module_.parameters(), watched.net_.module_.parameters(), strict=True
+    ):
+        torch.testing.assert_close(own, other, rtol=0, atol=0)
+    assert [row["train_loss"] for row in plain.history_] == [
+        row["train_loss"] for row in watched.history_
+    ]
+
+
+def test_it_records_what_the_diagnosis_of_all_rows_finds(iris):
+    X, y = iris
+    watched = classifier(DerivativeMonitor(n_rows=150, every=1)).fit(X, y)
+    parts = directional_derivatives(watched, X, y, order=1, n_partners=1)
+    last = watched.history_[-1]
+    assert last["q_abs"] == pytest.approx(np.abs(parts.q).mean(), rel=1e-4)
+    assert last["q_hat_abs"] == pytest.approx(np.abs(parts.q_hat).mean(), rel=1e-4)
+    assert -1 <= last["alpha_min"] < 0
+
+
+def test_the_share_is_that_of_the_penalty_in_the_loss(iris):
+    watched = classifier(DerivativeMonitor(every=1), eta=0.5).fit(*iris)
+    for row in watched.history_:
+        term = 0.5 * row["train_penalty"]
+        assert row["penalty_share"] == pytest.approx(term / (term + row["train_mixup_loss"]))
+    plain = classifier(DerivativeMonitor(every=1), method="mixup").fit(*iris)
+    assert {row["penalty_share"] for row in plain.history_} == {0.0}
+
+
+def test_it_looks_every_so_many_epochs(iris):
+    watched = classifier(DerivativeMonitor(every=3), max_epochs=7).fit(*iris)
+    for name in WATCHED:
+        seen = [not math.isnan(row[name]) for row in watched.history_]
+        assert seen == [True, False, False, True, False, False, True]
+
+
+def test_looks_are_few_where_epochs_are_short():
+    small, large = (epochs_a_look(n, 100, 10, 25_000, 16) for n in (200, 50_000))
+    assert large == 1 < small
+    assert rows_to_watch(100, 10) <= rows_to_watch(10_000, 10) <= 64
+    assert epochs_a_look(50_000, 100, 10, 25_000, 64) <= epochs_a_look(50_000, 100, 100, 25_000, 64)
+
+
+def test_members_nets_regressors_and_early_stopping(iris):
+    X, y = iris
+    members = classifier(DerivativeMonitor(every=1), n_members=2, early_stopping=True).fit(X, y)
+    for net in members.nets_:
+        assert not math.isnan(net.history[0]["q_abs"])
+    assert members.nets_[0].history[0]["q_abs"] != members.nets_[1].history[0]["q_abs"]
+    regressor = MixupERegressor(
+        callbacks=[DerivativeMonitor(every=1)], max_epochs=2, random_state=0
+    )
+    assert regressor.fit(X[:, 1:], X[:, 0]).history_[0]["q_abs"] > 0
+    net = MixupENet(
+        MLP(4, 3), callbacks=[DerivativeMonitor(every=1)], max_epochs=2, verbose=0, batch_size=-1
+    )
+    weighted = net.fit(X.astype("float32"), y, sample_weight=np.ones(len(y)))
+    assert weighted.history[-1]["q_abs"] > 0
+
+
+def test_pictures_and_graphs_are_watched_too():
+    nx = pytest.importorskip("networkx")
+    X, y = load_digits(return_X_y=True)
+    images = MixupEImageClassifier(
+        module_params={"width": 4, "blocks": (1, 1)},
+        callbacks=[DerivativeMonitor(every=1)],
+        max_epochs=1,
+        batch_size=40,
+        random_state=0,
+    ).fit(X[:80].reshape(-1, 8, 8) / 16, y[:80])
+    assert images.history_[0]["q_abs"] > 0
+    graphs = [make(n) for n in range(4, 14) for make in (nx.cycle_graph, nx.path_graph)]
+    monitor = DerivativeMonitor(every=1)
+    one = MixupEGraphClassifier(callbacks=[monitor], max_epochs=1, batch_size=10, random_state=0)
+    assert one.fit(graphs, ["cycle", "path"] * 10).history_[0]["q_abs"] > 0
+
+
+def test_it_keeps_no_rows_and_is_pickled(iris):
+    fitted = classifier(DerivativeMonitor(every=1)).fit(*iris)
+    (monitor,) = (one for _, one in fitted.net_.callbacks_ if isinstance(one, DerivativeMonitor))
+    assert monitor.rows_ is None
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict_proba(iris[0]), fitted.predict_proba(iris[0]))
+    assert clone(fitted).callbacks[0].every == 1
+
+
+def test_going_on_goes_on_watching(iris):
+    fitted = classifier(DerivativeMonitor(every=1), warm_start=True).fit(*iris)
+    fitted.fit(*iris)
+    assert not any(math.isnan(row["q_abs"]) for row in fitted.history_)
+    assert len(fitted.history_) == 8
+
+
+@pytest.mark.parametrize("params", [{"every": 0}, {"n_rows": 0}, {"every": 1.5}])
+def test_wrong_parameters(iris, params):
+    ((name, value),) = params.items()
+    with pytest.raises(ValueError, match=f"Got {name}={value}, but expected a whole number >= 1"):
+        classifier(DerivativeMonitor(**params)).fit(*iris)
+
+
+def test_curves_hold_the_history(iris):
+    X, y = iris
+    fitted = classifier(DerivativeMonitor(every=2))
+    fitted.fit(X[::2], y[::2], X_val=X[1::2], y_val=y[1::2])
+    displays = plot_loss_curves({"MixupE": fitted, "again": fitted.history_})
+    lines = displays["MixupE"].lines_
+    np.testing.assert_allclose(lines[0].get_ydata(), fitted.loss_curve_)
+    np.testing.assert_allclose(lines[1].get_ydata(), [row["valid_loss"] for row in fitted.history_])
+    assert displays["MixupE"].ax_[0] is displays["again"].ax_[0]
+    assert lines[0].get_color() != displays["again"].lines_[0].get_color()
+    shown = plot_alpha_min(fitted)[""]
+    np.testing.assert_array_equal(shown.line_.get_xdata(), [1, 3])
+    penalty = plot_penalty(make_pipeline(StandardScaler(), fitted).fit(X, y))
+    assert penalty.lines_[2].get_ydata()[-1] == pytest.approx(100 * penalty.penalty_share[-1])
+    assert len(penalty.q_abs) == 2
+
+
+def test_displays_take_axes(iris):
+    figure, (left, right) = plt.subplots(1, 2)
+    fitted = classifier(DerivativeMonitor(every=1)).fit(*iris)
+    assert LossCurvesDisplay.from_estimator(fitted, ax=(left, right)).figure_ is figure
+    assert AlphaMinDisplay.from_estimator(fitted, ax=right, color="black").ax_ is right
+    assert PenaltyDisplay.from_estimator(fitted, ax=[left, right]).ax_[1] is right
+    with pytest.raises(ValueError, match="Got ax with 1 axes, but expected 2 of them."):
+        LossCurvesDisplay.from_estimator(fitted, ax=left)
+
+
+def test_members_that_train_as_one_have_one_curve(iris):
+    fitted = classifier(n_members=2).fit(*iris)
+    display = LossCurvesDisplay.from_estimator(fitted)
+    np.testing.assert_allclose(display.lines_[0].get_ydata(), fitted.loss_curve_)
+
+
+def test_without_a_monitor_there_is_nothing_to_draw(iris):
+    fitted = classifier().fit(*iris)
+    with pytest.raises(ValueError, match="Got a training without alpha_min, but expected one with"):
+        plot_alpha_min(fitted)
+    with pytest.raises(TypeError, match="Got a LogisticRegression, but expected a fitted"):
+        plot_loss_curves(LogisticRegression())
+
+
+def test_reliability_by_hand():
+    """Rows 0.6, 0.7, 0.9, 1.0 sure, of which two below 0.8 are wrong once and the others never."""
+    proba = np.array([[0.6, 0.4], [0.3, 0.7], [0.9, 0.1], [0.0, 1.0]])
+    display = ReliabilityDisplay.from_predictions(
+        ["a", "a", "a", "b"], proba, classes=["a", "b"], n_bins=5
+    )
+    np.testing.assert_allclose(display.confidence, [0.65, 0.95])
+    np.testing.assert_allclose(display.accuracy, [0.5, 1.0])
+    np.testing.assert_allclose(display.weight, [0.5, 0.5])
+    assert display.calibration_error == pytest.approx(0.5 * 0.15 + 0.5 * 0.05)
+    with pytest.raises(ValueError, match="Got y_true of shape"):
+        ReliabilityDisplay.from_predictions([0, 1], proba)
+    with pytest.raises(ValueError, match="Got n_bins=0, but expected a whole number >= 1."):
+        ReliabilityDisplay.from_predictions([0, 0, 0, 1], proba, n_bins=0)
+
+
+def test_any_classifier_has_a_reliability(iris):
+    X, y = iris
+    names = np.array(["x", "y", "z"])[y]
+    one = LogisticRegression(max_iter=500).fit(X[::2], names[::2])
+    display = plot_reliability({"logistic": one}, X[1::2], names[1::2])["logistic"]
+    share = (one.predict(X[1::2]) == names[1::2]).mean()
+    assert display.weight @ display.accuracy == pytest.approx(share)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_boundary_shows_probabilities(n_classes):
+    X, y = make_moons(60, noise=0.1, random_state=0)
+    y = y + (X[:, 0] > 1.2) if n_classes == 3 else y
+    fitted = classifier(max_epochs=20).fit(X, y)
+    display = plot_decision_boundary(fitted, X, y, grid_resolution=20)
+    assert len(display.ax_.collections) >= n_classes
+    corner = np.c_[display.xx0[0, 0], display.xx1[0, 0]]
+    expected = fitted.predict_proba(corner)[0]
+    found = display.response[0, 0]
+    np.testing.assert_allclose(found, expected[1] if n_classes == 2 else expected)
+
+
+def test_a_boundary_needs_two_features(iris):
+    with pytest.raises(ValueError, match="Got a classifier of 4 features, but expected one of 2"):
+        plot_decision_boundary(LogisticRegression(max_iter=500).fit(*iris), *iris)
