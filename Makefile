@@ -21,11 +21,12 @@ benchmark: .venv/dev
 	$(BIN)/python -m benchmarks.tabular
 
 docs: .venv/docs
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/python -m pytest -q tests/test_site.py
 	@echo "Open docs/_build/html/index.html"
 
 clean:
-	rm -rf .venv .venv-wheel build dist docs/_build docs/api .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-wheel build dist docs/_build docs/api docs/gallery .mypy_cache .ruff_cache .pytest_cache
 
 .venv/dev: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -331,6 +331,11 @@ class MixupENet(_MixupEStep, NeuralNetClassifier):
     iterator_train__shuffle : bool, default=True
         Whether training rows are put in a new order each epoch.
 
+    See Also
+    --------
+    MixupELoss : The criterion inside.
+    skorch.classifier.NeuralNetClassifier : What it is a kind of.
+
     Examples
     --------
     >>> import torch

@@ -119,6 +119,11 @@ def make_preprocessor(
         Not yet fitted; for pandas frames, polars frames (with scikit-learn 1.9 or later), arrays
         and lists of rows. Its parts are ``"numbers"``, ``"times"`` and ``"categories"``.
 
+    See Also
+    --------
+    make_mixupe_pipeline : The same with a classifier behind it.
+    sklearn.compose.ColumnTransformer : What it is made of.
+
     Examples
     --------
     >>> import pandas as pd
@@ -156,6 +161,11 @@ def make_mixupe_pipeline(*, preprocessor=None, **classifier_params) -> Pipeline:
     -------
     pipeline : Pipeline
         Steps ``"preprocessor"`` and ``"classifier"``.
+
+    See Also
+    --------
+    MixupEClassifier : Its last step.
+    sklearn.pipeline.Pipeline : What it is.
 
     Examples
     --------

@@ -133,6 +133,8 @@ class MixupESearchCV(BaseSearchCV):
     --------
     plot_search : Figures of a search.
     make_mixupe_pipeline : From a raw data frame to a classifier.
+    sklearn.model_selection.GridSearchCV : What it is like.
+    optuna.study.Study : What it keeps its trials in.
 
     Notes
     -----

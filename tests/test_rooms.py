@@ -261,7 +261,7 @@ class MyModule(MLP):
     [
         ("README.md", 5),
         ("docs/user_guide.md", 2),
-        ("docs/search.md", 4),
+        ("docs/searching.md", 4),
         ("docs/diagnostics.md", 4),
     ],
 )
