@@ -375,11 +375,7 @@ class MixupELoss(nn.Module):
         own: Own,
         step: Tensor | None,
     ) -> tuple[Tensor, Tensor | None]:
-        """``E[1-lam] * mean |q|``, and the gradient of ``eta`` times it in closed form, if any.
-
-        ``clean`` are the rows that ran, ``whole`` those of the batch; ``step`` what a second
-        derivative is taken of, if one is wanted.
-        """
+        """``E[1-lam] * mean |q|``, and the gradient of ``eta`` times it in closed form, if any."""
         if logits is None or not self.has_penalty:
             return torch.zeros((), dtype=targets.dtype, device=targets.device), None
         weight = torch.ones_like(targets[:, 0]) if weight is None else weight

@@ -63,7 +63,9 @@ last = trained["MixupE"].history_[-1]
 print({name: round(last[name], 4) for name in ("alpha_min", "q_abs", "q_hat_abs", "penalty_share")})
 
 # %%
-# What to take from it: here too the coefficients are most negative in the first epochs, and with all
+# What to take from it
+# --------------------
+# Here too the coefficients are most negative in the first epochs, and with all
 # three methods, not with Mixup alone; then they come close to zero. The approximation follows the
 # derivative, though this network has biases. And the share tells whether ``eta`` does anything. See
 # :doc:`the page on diagnostics </diagnostics>` for what each number is.

@@ -60,7 +60,9 @@ ax.set(xlabel="q, the derivative", ylabel="q_hat, from the logits")
 print(f"correlation {np.corrcoef(parts.q, parts.q_hat)[0, 1]:.2f}")
 
 # %%
-# What to take from it: the expansion holds, and within a small reach its terms fall off as they
+# What to take from it
+# --------------------
+# The expansion holds, and within a small reach its terms fall off as they
 # should. For whole steps, which is what Mixup takes, the first term is not the largest here. And with
 # tanh and biases ``q_hat`` is larger than ``q`` for most rows: the two are equal only for a ReLU
 # network without biases.
