@@ -3,15 +3,16 @@ What the penalty acts on, while it trains
 =========================================
 
 Mixup trains on blends of two rows. The paper shows that this regularises derivatives of the loss
-along the way to other rows, and that the first of them, towards the mean of all rows, may be pushed
-in the wrong direction: some of its coefficients are negative. How many of those are there, how large
-is the derivative, and what share of the loss is the penalty that MixupE puts on it? A monitor tells,
-epoch by epoch.
+along the way to other rows, and that the first of them, towards the mean of all rows, may be
+pushed in the wrong direction: some of its coefficients are negative. How many of those are there,
+how large is the derivative, and what share of the loss is the penalty that MixupE puts on it? A
+monitor tells, epoch by epoch.
 """
 
 # %%
-# The same network is trained by three methods, on digits, each with a monitor among its callbacks.
-# It looks at some training rows at the end of an epoch and changes nothing in the training.
+# The same network is trained by three methods, on digits, each with a monitor among its
+# callbacks. It looks at some training rows at the end of an epoch and changes nothing in the
+# training.
 
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
@@ -37,22 +38,22 @@ trained = {
 }
 
 # %%
-# The losses first, as in the paper's first figure. The training loss of Mixup and MixupE is that of
-# mixed rows, so it cannot fall to zero; the validation loss is that of clean rows.
+# The losses first, as in the paper's first figure. The training loss of Mixup and MixupE is that
+# of mixed rows, so it cannot fall to zero; the validation loss is that of clean rows.
 
 plot_loss_curves(trained)
 for title, classifier in trained.items():
     print(f"{title}: {100 * (1 - classifier.score(X_test, y_test)):.1f} % wrong")
 
 # %%
-# The least coefficient alpha over rows and classes, as in the second figure. Below zero, minimising
-# the first-order term would enlarge a derivative.
+# The least coefficient alpha over rows and classes, as in the second figure. Below zero,
+# minimising the first-order term would enlarge a derivative.
 
 plot_alpha_min(trained)
 
 # %%
-# What is penalised: the mean size of the exact derivative, of the approximation that the method uses,
-# and the share of the penalty in the loss.
+# What is penalised: the mean size of the exact derivative, of the approximation that the method
+# uses, and the share of the penalty in the loss.
 
 plot_penalty(trained["MixupE"])
 
@@ -65,7 +66,7 @@ print({name: round(last[name], 4) for name in ("alpha_min", "q_abs", "q_hat_abs"
 # %%
 # What to take from it
 # --------------------
-# Here too the coefficients are most negative in the first epochs, and with all
-# three methods, not with Mixup alone; then they come close to zero. The approximation follows the
-# derivative, though this network has biases. And the share tells whether ``eta`` does anything. See
-# :doc:`the page on diagnostics </diagnostics>` for what each number is.
+# Here too the coefficients are most negative in the first epochs, and with all three methods, not
+# with Mixup alone; then they come close to zero. The approximation follows the derivative, though
+# this network has biases. And the share tells whether ``eta`` does anything. See :doc:`the page
+# on diagnostics </diagnostics>` for what each number is.

@@ -2,13 +2,13 @@
 The Mixup loss, order by order
 ==============================
 
-The paper's first theorem writes the Mixup loss as the loss of clean rows plus directional derivatives
-of all orders. How large is each of them for a network that has been trained?
+The paper's first theorem writes the Mixup loss as the loss of clean rows plus directional
+derivatives of all orders. How large is each of them for a network that has been trained?
 """
 
 # %%
-# The theorem wants a smooth network, so this one has tanh. Any estimator will do, and a pipeline that
-# ends with one.
+# The theorem wants a smooth network, so this one has tanh. Any estimator will do, and a pipeline
+# that ends with one.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -32,8 +32,8 @@ settings = preset("paper") | {"module": Tanh, "alpha": 0.5, "batch_size": 20, "r
 model = make_pipeline(StandardScaler(), MixupEClassifier(**settings)).fit(X, y)
 
 # %%
-# Terms and remainder. ``reach`` below one moves the partner of each row nearer, and there the series
-# converges quickly; with whole steps it does not seem to, at these orders.
+# Terms and remainder. ``reach`` below one moves the partner of each row nearer, and there the
+# series converges quickly; with whole steps it does not seem to, at these orders.
 
 orders = np.arange(1, 6)
 figure, axes = plt.subplots(1, 2, figsize=(10.4, 3.8), layout="constrained")
@@ -48,8 +48,8 @@ axes[0].set_ylabel("part of the Mixup loss")
 axes[0].legend(frameon=False)
 
 # %%
-# The first term is the mean of ``q`` times E[1 - lam]. The method replaces ``q`` by ``q_hat``, which
-# needs no derivative: how near is it, row by row?
+# The first term is the mean of ``q`` times E[1 - lam]. The method replaces ``q`` by ``q_hat``,
+# which needs no derivative: how near is it, row by row?
 
 parts = directional_derivatives(model, X, y, order=1)
 figure, ax = plt.subplots(figsize=(4.6, 4.2), layout="constrained")
@@ -62,7 +62,7 @@ print(f"correlation {np.corrcoef(parts.q, parts.q_hat)[0, 1]:.2f}")
 # %%
 # What to take from it
 # --------------------
-# The expansion holds, and within a small reach its terms fall off as they
-# should. For whole steps, which is what Mixup takes, the first term is not the largest here. And with
-# tanh and biases ``q_hat`` is larger than ``q`` for most rows: the two are equal only for a ReLU
-# network without biases.
+# The expansion holds, and within a small reach its terms fall off as they should. For whole
+# steps, which is what Mixup takes, the first term is not the largest here. And with tanh and
+# biases ``q_hat`` is larger than ``q`` for most rows: the two are equal only for a ReLU network
+# without biases.
