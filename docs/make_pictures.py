@@ -1,4 +1,4 @@
-"""Make the pictures of the pages on images and on speech: ``python docs/make_pictures.py``.
+"""Make the pictures of the README and of some pages: ``python docs/make_pictures.py``.
 
 The photographs are those that come with scikit-learn, the sounds are made by rule. Mixing and
 spectrograms are the package's own. The background is white on purpose: a page in dark mode shows
@@ -12,11 +12,12 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.signal import chirp, lfilter
-from sklearn.datasets import load_sample_images
+from sklearn.datasets import load_sample_images, make_moons
 
-from mixupe_sklearn import Spectrogram
+from mixupe_sklearn import MixupEClassifier, Spectrogram, preset
 from mixupe_sklearn._mixing import mix
 from mixupe_sklearn._signals.pixels import resize
+from mixupe_sklearn.diagnostics import plot_decision_boundary
 
 FOLDER = pathlib.Path(__file__).parent / "_static"
 DPI = 100
@@ -135,7 +136,26 @@ def spectrograms() -> Figure:
     return figure
 
 
-PICTURES = {"mixed-images.png": mixed_images, "spectrograms.png": spectrograms}
+def boundaries() -> Figure:
+    """The same small network on two moons, trained in three ways."""
+    X, y = make_moons(120, noise=0.35, random_state=0)
+    settings = preset("paper") | {"alpha": 1.0, "eta": 0.1, "max_epochs": 500, "batch_size": 20}
+    figure = Figure(figsize=(10.5, 3.3), dpi=DPI, facecolor="white", layout="constrained")
+    methods = {"ERM": "erm", "Mixup": "mixup", "MixupE": "mixupe"}
+    for own, (title, method) in zip(figure.subplots(1, 3), methods.items(), strict=True):
+        classifier = MixupEClassifier(**settings | {"method": method}, random_state=0).fit(X, y)
+        plot_decision_boundary(classifier, X, y, ax=own)
+        own.set_title(title, fontsize=12)
+        own.get_legend().remove()
+        own.set_axis_off()
+    return figure
+
+
+PICTURES = {
+    "mixed-images.png": mixed_images,
+    "spectrograms.png": spectrograms,
+    "boundaries.png": boundaries,
+}
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+import tomllib
 
 import pandas as pd
 import pytest
@@ -280,6 +281,23 @@ def test_readme_is_short_and_names_the_two_commands():
     assert len(readme.splitlines()) <= 150
     assert "make benchmark" in readme
     assert "make test" in readme
+
+
+def test_the_badges_of_the_readme_are_true():
+    readme = (ROOT / "README.md").read_text()
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    badges = re.findall(r"!\[(.*?)\]\(https://img.shields.io/badge/(.*?)\)", readme)
+    assert [name for name, _ in badges] == [
+        f"Python {told['requires-python'].removeprefix('>=')} or later",
+        f"Licence {told['license']}",
+        "Status: alpha",
+    ]
+    assert "Development Status :: 3 - Alpha" in told["classifiers"]
+    shown = [badge.replace("--", "-") for _, badge in badges]
+    assert shown == ["python-3.11+-blue", f"licence-{told['license']}-blue", "status-alpha-orange"]
+    pictures = re.findall(r"!\[.*?\]\((docs/.*?)\)", readme)
+    assert pictures
+    assert all((ROOT / path).is_file() for path in pictures)
 
 
 @pytest.fixture(scope="module")

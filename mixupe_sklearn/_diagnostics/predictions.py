@@ -252,7 +252,8 @@ def plot_decision_boundary(
     if len(classes) > 2:
         how["multiclass_colors"] = colours
     else:
-        how |= {"plot_method": "contourf", "levels": 12, "cmap": _between(*colours)}
+        how |= {"plot_method": "pcolormesh", "cmap": _between(*colours)}
+        how |= {"vmin": 0, "vmax": 1, "alpha": 1.0}  # seams show where cells are see-through
     display = DecisionBoundaryDisplay.from_estimator(
         estimator, X, ax=axes, response_method="predict_proba", **how
     )
@@ -267,7 +268,9 @@ def plot_decision_boundary(
 
 
 def _between(first: str, second: str) -> Any:
-    """Colours from one class over white to the other."""
-    from matplotlib.colors import LinearSegmentedColormap  # an extra
+    """Colours from one class over white to the other, paler than the rows are."""
+    from matplotlib.colors import LinearSegmentedColormap, to_rgb
 
-    return LinearSegmentedColormap.from_list("classes", [first, "white", second])
+    start, end = (tuple(0.45 + 0.55 * part for part in to_rgb(one)) for one in (first, second))
+    stops: list[Any] = [start, "white", end]
+    return LinearSegmentedColormap.from_list("classes", stops)
