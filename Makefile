@@ -5,9 +5,9 @@ PIP := -m pip install -qq -c constraints.txt
 
 .PHONY: test check benchmark docs clean format
 
-# Without the site, which `make docs` builds and tests.
+# Without the site, which `make docs` builds and tests. Two threads a process wait for each other.
 test: .venv/dev
-	$(BIN)/python -m pytest -n 2 --ignore=tests/test_site.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --ignore=tests/test_site.py
 
 check: .venv/dev .venv-wheel/checked
 	$(BIN)/ruff check .
