@@ -34,7 +34,6 @@ WATCHED = ("train_loss", "valid_loss", "alpha_min", "q_abs", "q_hat_abs", "penal
 KEY = ["data", "network", "method", "settings"]
 COLUMNS = [*KEY, "epoch", *WATCHED, "loss_scale", "versions", "commit"]
 RESULTS = pathlib.Path(__file__).parent / "results" / "figures.csv"
-PICTURES = pathlib.Path(__file__).parents[1] / "docs" / "_static"
 
 
 class Training(NamedTuple):
@@ -113,9 +112,15 @@ def curves(rows: pd.DataFrame, **wanted: str) -> list[dict[str, Any]]:
     return rows[is_wanted].sort_values("epoch").to_dict("records")
 
 
+def newest(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the data and the settings that were run last."""
+    run = rows[["data", "settings"]]
+    return rows[(run == run.iloc[-1]).all(axis=1)]
+
+
 def draw(rows: pd.DataFrame, folder: pathlib.Path) -> list[pathlib.Path]:
     """Draw both figures of the newest data in the rows."""
-    rows = rows[(rows[["data", "settings"]] == rows[["data", "settings"]].iloc[-1]).all(axis=1)]
+    rows = newest(rows)
     first = rows["network"].iloc[0]
     losses = {method: curves(rows, network=first, method=method) for method in METHODS}
     figure = next(iter(plot_loss_curves(losses).values())).figure_
@@ -132,7 +137,7 @@ def draw(rows: pd.DataFrame, folder: pathlib.Path) -> list[pathlib.Path]:
 
 def table(rows: pd.DataFrame) -> str:
     """What the curves end with, as Markdown."""
-    rows = rows[(rows[["data", "settings"]] == rows[["data", "settings"]].iloc[-1]).all(axis=1)]
+    rows = newest(rows)
     titles = ["training loss", "test loss", "lowest test loss", "alpha, lowest", "alpha, last"]
     lines = [f"| network | method | {' | '.join(titles)} |", "|---|---|" + "--:|" * len(titles)]
     for (network, method), part in rows.groupby(["network", "method"], sort=False):

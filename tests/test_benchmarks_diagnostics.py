@@ -59,7 +59,7 @@ def test_the_monitor_is_timed_in_turns(tmp_path, capsys):
     part = monitor.read(path)["parts"]["iris"]
     assert {len(times) for times in part["seconds"].values()} == {2}
     assert part["looks"] >= 1
-    assert "| iris | 5 | 1 | 2 |" in capsys.readouterr().out
+    assert "| iris | 5 | 2 | 2 |" in capsys.readouterr().out
     assert monitor.main(["--report-only", "--json", str(tmp_path / "none.json")]) == 2
 
 

@@ -6,11 +6,14 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, make_moons
-from sklearn.linear_model import LogisticRegression
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from skorch import NeuralNetClassifier
 
 from mixupe_sklearn import (
     MixupEClassifier,
@@ -84,8 +87,13 @@ def test_it_records_what_the_diagnosis_of_all_rows_finds(iris):
 def test_the_share_is_that_of_the_penalty_in_the_loss(iris):
     watched = classifier(DerivativeMonitor(every=1), eta=0.5).fit(*iris)
     for row in watched.history_:
+        assert row["penalty_share"] == pytest.approx(1 - row["loss_scale"])
+    one_batch = classifier(DerivativeMonitor(every=1), eta=0.5, batch_size=150).fit(*iris)
+    for row in one_batch.history_:  # of a single step it is the ratio itself
         term = 0.5 * row["train_penalty"]
-        assert row["penalty_share"] == pytest.approx(term / (term + row["train_mixup_loss"]))
+        assert row["penalty_share"] == pytest.approx(
+            term / (term + row["train_mixup_loss"]), rel=1e-4
+        )
     plain = classifier(DerivativeMonitor(every=1), method="mixup").fit(*iris)
     assert {row["penalty_share"] for row in plain.history_} == {0.0}
 
@@ -95,6 +103,10 @@ def test_it_looks_every_so_many_epochs(iris):
     for name in WATCHED:
         seen = [not math.isnan(row[name]) for row in watched.history_]
         assert seen == [True, False, False, True, False, False, True]
+    rare = classifier(DerivativeMonitor(every=50), max_epochs=4).fit(*iris)
+    assert [not math.isnan(row["q_abs"]) for row in rare.history_] == [True, False, False, True]
+    # So that something is to be seen, each of few points has a mark.
+    assert plot_alpha_min(rare)[""].line_.get_marker() == "o"
 
 
 def test_looks_are_few_where_epochs_are_short():
@@ -172,10 +184,10 @@ def test_curves_hold_the_history(iris):
     assert displays["MixupE"].ax_[0] is displays["again"].ax_[0]
     assert lines[0].get_color() != displays["again"].lines_[0].get_color()
     shown = plot_alpha_min(fitted)[""]
-    np.testing.assert_array_equal(shown.line_.get_xdata(), [1, 3])
+    np.testing.assert_array_equal(shown.line_.get_xdata(), [1, 3, 4])
     penalty = plot_penalty(make_pipeline(StandardScaler(), fitted).fit(X, y))
     assert penalty.lines_[2].get_ydata()[-1] == pytest.approx(100 * penalty.penalty_share[-1])
-    assert len(penalty.q_abs) == 2
+    assert len(penalty.q_abs) == 3
 
 
 def test_displays_take_axes(iris):
@@ -184,8 +196,13 @@ def test_displays_take_axes(iris):
     assert LossCurvesDisplay.from_estimator(fitted, ax=(left, right)).figure_ is figure
     assert AlphaMinDisplay.from_estimator(fitted, ax=right, color="black").ax_ is right
     assert PenaltyDisplay.from_estimator(fitted, ax=[left, right]).ax_[1] is right
-    with pytest.raises(ValueError, match="Got ax with 1 axes, but expected 2 of them."):
+    assert LossCurvesDisplay.from_estimator(fitted, lw=3, c="k").lines_[0].get_linewidth() == 3
+    with pytest.raises(ValueError, match="Got ax with 1 axes, but expected 2 Axes of matplotlib's"):
         LossCurvesDisplay.from_estimator(fitted, ax=left)
+    with pytest.raises(TypeError, match="Got ax='x', but expected Axes of matplotlib's, or None"):
+        plot_alpha_min(fitted, ax="x")
+    with pytest.raises(ValueError, match="Got member=5, but expected 0 to 0"):
+        plot_penalty(fitted, member=5)
 
 
 def test_members_that_train_as_one_have_one_curve(iris):
@@ -202,6 +219,22 @@ def test_without_a_monitor_there_is_nothing_to_draw(iris):
         plot_loss_curves(LogisticRegression())
 
 
+def test_lists_of_something_else_and_other_nets_get_one_sentence(iris):
+    fitted = classifier().fit(*iris)
+    for wrong in ([fitted, fitted], []):
+        with pytest.raises(TypeError, match="several trainings go into a dict, by name."):
+            plot_loss_curves(wrong)
+    with pytest.raises(ValueError, match="Got records without train_loss"):
+        plot_loss_curves([{"epoch": 1}])
+    plain = NeuralNetClassifier(
+        torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Softmax(-1)),
+        callbacks=[DerivativeMonitor()],
+        verbose=0,
+    )
+    with pytest.raises(TypeError, match="Got a NeuralNetClassifier to watch, but expected"):
+        plain.fit(iris[0].astype("float32"), iris[1])
+
+
 def test_reliability_by_hand():
     """Rows 0.6, 0.7, 0.9, 1.0 sure, of which two below 0.8 are wrong once and the others never."""
     proba = np.array([[0.6, 0.4], [0.3, 0.7], [0.9, 0.1], [0.0, 1.0]])
@@ -214,6 +247,12 @@ def test_reliability_by_hand():
     assert display.calibration_error == pytest.approx(0.5 * 0.15 + 0.5 * 0.05)
     with pytest.raises(ValueError, match="Got y_true of shape"):
         ReliabilityDisplay.from_predictions([0, 1], proba)
+    with pytest.raises(ValueError, match="Got the label 'a', but expected one of .* as classes"):
+        ReliabilityDisplay.from_predictions(["a", "a", "a", "b"], proba)
+    with pytest.raises(ValueError, match="Got 6.0 in y_proba, but expected probabilities."):
+        ReliabilityDisplay.from_predictions([0, 0, 0, 1], 10 * proba)
+    with pytest.raises(ValueError, match="Got 3 classes and 2 columns of y_proba"):
+        ReliabilityDisplay.from_predictions([0, 0, 0, 1], proba, classes=[0, 1, 2])
     with pytest.raises(ValueError, match="Got n_bins=0, but expected a whole number >= 1."):
         ReliabilityDisplay.from_predictions([0, 0, 0, 1], proba, n_bins=0)
 
@@ -225,6 +264,12 @@ def test_any_classifier_has_a_reliability(iris):
     display = plot_reliability({"logistic": one}, X[1::2], names[1::2])["logistic"]
     share = (one.predict(X[1::2]) == names[1::2]).mean()
     assert display.weight @ display.accuracy == pytest.approx(share)
+    assert plot_reliability(one, X, names)[""].name is None
+    with pytest.raises(ValueError, match="Got the label 0, but expected one of 'x', 'y', 'z'"):
+        plot_reliability(one, X, y)
+    regressor = LinearRegression().fit(X, y)
+    with pytest.raises(TypeError, match="Got a LinearRegression, but expected a classifier with"):
+        plot_reliability(regressor, X, y)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -238,6 +283,23 @@ def test_a_boundary_shows_probabilities(n_classes):
     expected = fitted.predict_proba(corner)[0]
     found = display.response[0, 0]
     np.testing.assert_allclose(found, expected[1] if n_classes == 2 else expected)
+
+
+def test_a_boundary_needs_a_fitted_classifier_and_rows_that_fit():
+    X, y = make_moons(40, random_state=0)
+    fitted = LogisticRegression().fit(X, y)
+    with pytest.raises(NotFittedError):
+        plot_decision_boundary(LogisticRegression(), X, y)
+    with pytest.raises(TypeError, match="Got a LinearRegression, but expected a classifier with"):
+        plot_decision_boundary(LinearRegression().fit(X, y), X, y)
+    for rows, labels in ((X, None), (X, y[:-1]), (sparse.csr_array(X), y), (X, y + 7)):
+        with pytest.raises(
+            ValueError, match="but expected a dense array of two columns and a label"
+        ):
+            plot_decision_boundary(fitted, rows, labels)
+    with pytest.raises(ValueError, match="Got grid_resolution=1.5, but expected a whole number"):
+        plot_decision_boundary(fitted, X, y, grid_resolution=1.5)
+    plot_decision_boundary(fitted, X.tolist(), y.tolist(), grid_resolution=5)
 
 
 def test_a_boundary_needs_two_features(iris):

@@ -28,7 +28,7 @@ def wine(n_rows=12):
     return torch.tensor(X), torch.tensor(y[rows])
 
 
-def onehot(y, head="softmax"):
+def onehot(y):
     return torch.nn.functional.one_hot(y).double()
 
 

@@ -4,8 +4,8 @@ What the penalty acts on, while it trains
 
 Mixup trains on blends of two rows. The paper shows that this regularises derivatives of the loss
 along the way to other rows, and that the first of them, towards the mean of all rows, may be
-pushed in the wrong direction: some of its coefficients are negative. How many of those are there,
-how large is the derivative, and what share of the loss is the penalty that MixupE puts on it? A
+pushed in the wrong direction: some of its coefficients are negative. How negative are they, how
+large is the derivative, and what share of the loss is the penalty that MixupE puts on it? A
 monitor tells, epoch by epoch.
 """
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from mixupe_sklearn._checks import Number, Rule, check_rules
+from mixupe_sklearn._checks import Kind, Number, Rule, check_rules
 
 _RULES: dict[str, Rule] = {
     "lipschitz": Number("a number > 0", open_low=True),
@@ -14,17 +14,19 @@ _RULES: dict[str, Rule] = {
     "xi": Number("a number >= 0, or None for the squared length of coef", or_none=True),
     "eta": Number("a number >= 0"),
     "loss_scale": Number("a number >= 0"),
+    "mean": Kind("a function, or None", (Callable,), or_none=True),  # type: ignore[arg-type]
 }
 
 
 class GLMComplexity(NamedTuple):
     """Complexity terms of the two methods, and what they were computed from.
 
-    ``mixupe`` and ``mixup`` are the terms; ``mixupe_is_smaller`` is the paper's condition,
-    ``gamma * sqrt(max_norm) <= (1 + lipschitz) * sqrt(xi)``, under which the first is at most the
-    second (for ``eta * loss_scale = 1``). ``gamma`` bounds ``|q_hat|``, ``xi`` the squared length
-    of the weights, ``max_norm`` the squared length of rows. ``largest_score`` is the largest
-    ``|coef'x|`` of the rows, and ``score_bound`` what the theorem's proof takes for a bound of it.
+    ``mixupe`` and ``mixup`` are the terms, and ``mixupe_is_smaller`` whether the first is at most
+    the second; ``condition_holds`` is the paper's condition for that with ``eta * loss_scale = 1``,
+    ``gamma * sqrt(max_norm) <= (1 + lipschitz) * sqrt(xi)``. ``gamma`` bounds ``|q_hat|``, ``xi``
+    the squared length of the weights, ``max_norm`` the squared length of rows. ``largest_score`` is
+    the largest ``|coef'x|`` of the rows, and ``score_bound`` what the theorem's proof takes for a
+    bound of it.
 
     Examples
     --------
@@ -35,6 +37,7 @@ class GLMComplexity(NamedTuple):
     mixupe: float
     mixup: float
     mixupe_is_smaller: bool
+    condition_holds: bool
     gamma: float
     xi: float
     max_norm: float
@@ -123,10 +126,14 @@ def glm_complexity(
     squared = float(coef @ coef) if xi is None else float(xi)
     max_norm, root = float(np.square(X).sum(axis=1).max()), np.sqrt(len(X))
     score_bound = bound / (1 + lipschitz)
+    mixupe = float(2 * loss_scale * eta * lipschitz * score_bound * max_norm / root)
+    mixup = float(2 * lipschitz * np.sqrt(squared * max_norm) / root)
+    holds = bound * np.sqrt(max_norm) <= (1 + lipschitz) * np.sqrt(squared)
     return GLMComplexity(
-        mixupe=float(2 * loss_scale * eta * lipschitz * score_bound * max_norm / root),
-        mixup=float(2 * lipschitz * np.sqrt(squared * max_norm) / root),
-        mixupe_is_smaller=bool(bound * np.sqrt(max_norm) <= (1 + lipschitz) * np.sqrt(squared)),
+        mixupe=mixupe,
+        mixup=mixup,
+        mixupe_is_smaller=mixupe <= mixup,
+        condition_holds=bool(holds),
         gamma=bound,
         xi=squared,
         max_norm=max_norm,
@@ -136,7 +143,14 @@ def glm_complexity(
 
 
 def _checked(X: Any, y: Any, coef: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    X, y, coef = (np.asarray(values, dtype=float) for values in (X, y, coef))
+    try:
+        X, y, coef = (np.asarray(values, dtype=float) for values in (X, y, coef))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"Got X, y or coef that is no array of numbers ({error}), but expected dense arrays, "
+            f"with y of 0 and 1."
+        ) from error
+    coef = coef[0] if coef.ndim == 2 and len(coef) == 1 else coef  # as scikit-learn keeps it
     if X.ndim != 2 or not len(X) or y.shape != X.shape[:1] or coef.shape != X.shape[1:]:
         raise ValueError(
             f"Got X of shape {X.shape}, y of {y.shape} and coef of {coef.shape}, but expected "

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mixupe_sklearn._diagnostics.axes import new_axes, next_colour, tidy
+from mixupe_sklearn._diagnostics.axes import line_style, new_axes, tidy
 from mixupe_sklearn._diagnostics.records import by_name, column, records_of
 
 
@@ -63,8 +63,10 @@ class LossCurvesDisplay:
             Passed on to matplotlib's ``plot``.
         """
         records = records_of(estimator)
-        display = cls(column(records, "train_loss"), column(records, "valid_loss"), name=name)
-        return display.plot(ax=ax, **line_kw)
+        train = column(records, "train_loss")
+        if not len(train[0]):
+            raise ValueError("Got records without train_loss, but expected those of a training.")
+        return cls(train, column(records, "valid_loss"), name=name).plot(ax=ax, **line_kw)
 
     def plot(self, ax: Any = None, *, name: str | None = None, **line_kw: Any):
         """Draw them.
@@ -81,11 +83,11 @@ class LossCurvesDisplay:
         self.ax_ = new_axes(ax, 2)
         self.figure_ = self.ax_[0].figure
         label, self.lines_ = name or self.name, []
-        how = {"color": next_colour(self.ax_[0]), "linewidth": 1.8, **line_kw}
+        how = line_style(self.ax_[0], line_kw, len(self.train[0]))
         for own, values, title in zip(
             self.ax_, (self.train, self.valid), ("training loss", "validation loss"), strict=True
         ):
-            self.lines_ += own.plot(*values, label=label, **how)
+            self.lines_ += own.plot(*values, **{"label": label, **how})
             tidy(own, x="epoch", y=title)
             if label is not None:
                 own.legend(frameon=False)

@@ -11,6 +11,7 @@ from mixupe_sklearn._checks import Number, Rule, check_rules
 from mixupe_sklearn._diagnostics.coefficients import coefficients
 from mixupe_sklearn._diagnostics.sample import batches_of, first_stage, spread
 from mixupe_sklearn._forward import as_logits, encode_targets, run_stages
+from mixupe_sklearn._net import MixupENet, MixupENetRegressor
 from mixupe_sklearn._penalty import logit_penalty
 
 # What an epoch's record has of a look.
@@ -63,7 +64,7 @@ class DerivativeMonitor(Callback):
     - ``q_abs``: mean ``|q|``, the first directional derivative of the loss towards the mean.
     - ``q_hat_abs``: mean ``|q_hat|``, its approximation from the logits.
     - ``penalty_share``: what the penalty, times ``eta``, has of the training loss before it is
-      rescaled; ``loss_scale`` is in the history anyway.
+      rescaled, ``1 - loss_scale``.
 
     Epochs without a look have NaN for the first three.
 
@@ -73,14 +74,16 @@ class DerivativeMonitor(Callback):
         How many rows are watched, evenly over the training set. None takes 16 to 64, fewer where
         the table is small and outputs are many.
     every : int or None, default=None
-        Look after every so many epochs, the first one included. None chooses by the sizes of rows,
-        batches and network, so that looks take a few percent of the training; of a small table few
-        epochs are looked at.
+        Look after every so many epochs, and after the first and the last one. None chooses by the
+        sizes of rows, batches and network, so that looks take a few percent of the training; of a
+        small table few epochs are looked at.
 
     Notes
     -----
     Training is not changed by it, to the bit: nothing is drawn at random. The rows that are watched
-    are kept while the training lasts.
+    are kept while the training lasts. With several members each net has a history of its own
+    (``nets_[i].history``); and any callback, this one too, lets members train one after the other,
+    which takes several times as long as all as one. Watch a single network (``n_members=1``).
 
     Examples
     --------
@@ -111,10 +114,13 @@ class DerivativeMonitor(Callback):
         if self.rows_ is None:
             self.rows_ = self._choose(net, dataset_train)
         rows, every = self.rows_
-        is_time = (len(net.history) - 1) % every == 0
+        n_done = len(net.history)
+        is_time = (n_done - 1) % every == 0 or n_done == net.max_epochs
         values = look(net, rows) if is_time else [math.nan] * 3
-        for name, value in zip(WATCHED, [*values, _share(net)], strict=True):
-            net.history.record(name, value)
+        # Before it was rescaled the loss was 1 / loss_scale times as large.
+        share = 1 - net.history[-1]["loss_scale"]
+        for name, value in zip(WATCHED, [*values, share], strict=True):
+            net.history.record(name, float(value))
 
     def on_train_end(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
         """Let the rows go."""
@@ -122,6 +128,11 @@ class DerivativeMonitor(Callback):
 
     def _choose(self, net: Any, dataset: Any) -> tuple[list[tuple[Any, Any]], int]:
         """The rows to watch, as batches, and after how many epochs to look."""
+        if not isinstance(net, (MixupENet, MixupENetRegressor)):
+            raise TypeError(
+                f"Got a {type(net).__name__} to watch, but expected a MixupENet, or an estimator "
+                f"of mixupe_sklearn."
+            )
         n_all, n_outputs = len(dataset), _n_outputs(net, dataset)
         n_rows = self.n_rows or rows_to_watch(n_all, n_outputs)
         # Of dense layers each weight is one multiplication a row.
@@ -174,11 +185,3 @@ def _look_at(
     parts = coefficients(logits, state, targets, X_mean, criterion.head)
     q_hat, _ = logit_penalty(logits.detach(), targets, criterion.head)
     return parts.alpha, parts.q, q_hat
-
-
-def _share(net: Any) -> float:
-    """What the weighted penalty has of an epoch's loss before rescaling."""
-    row, criterion = net.history[-1], net.criterion_
-    term = criterion.eta * row["train_penalty"] if criterion.has_penalty else 0.0
-    total = row["train_mixup_loss"] + term
-    return float(term / total) if total else 0.0

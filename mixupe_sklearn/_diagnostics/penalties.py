@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from mixupe_sklearn._diagnostics.axes import COLOURS, FAINT, new_axes, next_colour, tidy
+from mixupe_sklearn._diagnostics.axes import COLOURS, FAINT, line_style, new_axes, tidy
 from mixupe_sklearn._diagnostics.records import by_name, records_of, watched
 
 
@@ -84,8 +84,8 @@ class AlphaMinDisplay:
         """
         (self.ax_,) = new_axes(ax)
         self.figure_, label = self.ax_.figure, name or self.name
-        how = {"color": next_colour(self.ax_), "linewidth": 1.8, **line_kw}
-        (self.line_,) = self.ax_.plot(self.epochs, self.alpha_min, label=label, **how)
+        how = {"label": label, **line_style(self.ax_, line_kw, len(self.epochs))}
+        (self.line_,) = self.ax_.plot(self.epochs, self.alpha_min, **how)
         self.ax_.axhline(0.0, color=FAINT, linewidth=1.0, zorder=0)
         tidy(self.ax_, x="epoch", y="least alpha")
         if label is not None:
@@ -162,19 +162,16 @@ class PenaltyDisplay:
             Passed on to matplotlib's ``plot``.
         """
         self.ax_ = left, right = new_axes(ax, 2)
-        self.figure_, how = left.figure, {"linewidth": 1.8, **line_kw}
-        first, second, third = COLOURS[:3]
-        self.lines_ = [
-            *left.plot(self.epochs, self.q_abs, **{"color": first, "label": "mean |q|", **how}),
-            *left.plot(
-                self.epochs,
-                self.q_hat_abs,
-                **{"color": second, "label": "mean |q_hat|", "linestyle": "--", **how},
-            ),
-            *right.plot(
-                self.share_epochs, 100 * np.asarray(self.penalty_share), **{"color": third, **how}
-            ),
+        self.figure_ = left.figure
+        curves = [
+            (left, self.epochs, self.q_abs, {"label": "mean |q|"}),
+            (left, self.epochs, self.q_hat_abs, {"label": "mean |q_hat|", "linestyle": "--"}),
+            (right, self.share_epochs, 100 * np.asarray(self.penalty_share), {}),
         ]
+        self.lines_ = []
+        for (own, epochs, values, named), colour in zip(curves, COLOURS, strict=False):
+            how = line_style(own, line_kw, len(epochs), color=colour, **named)
+            self.lines_ += own.plot(epochs, values, **how)
         left.set_ylim(bottom=0)
         right.set_ylim(bottom=0)
         left.legend(frameon=False)
@@ -212,13 +209,15 @@ def plot_alpha_min(estimators: Any, *, ax: Any = None) -> dict[str, AlphaMinDisp
     }
 
 
-def plot_penalty(estimator: Any, *, ax: Any = None) -> PenaltyDisplay:
+def plot_penalty(estimator: Any, *, member: int = 0, ax: Any = None) -> PenaltyDisplay:
     """Draw the size of the penalty and its share of the loss.
 
     Parameters
     ----------
     estimator : fitted estimator, net, or list of records
         Trained with ``callbacks=[DerivativeMonitor()]``.
+    member : int, default=0
+        Which network of an estimator with several.
     ax : pair of matplotlib Axes or None, default=None
         Where to draw; None makes new ones.
 
@@ -234,4 +233,4 @@ def plot_penalty(estimator: Any, *, ax: Any = None) -> PenaltyDisplay:
     >>> plot_penalty([row, row]).penalty_share
     array([0.05, 0.05])
     """
-    return PenaltyDisplay.from_estimator(estimator, ax=ax)
+    return PenaltyDisplay.from_estimator(estimator, member=member, ax=ax)

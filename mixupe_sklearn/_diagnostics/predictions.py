@@ -4,11 +4,16 @@ from typing import Any
 
 import numpy as np
 from sklearn.inspection import DecisionBoundaryDisplay
+from sklearn.utils.validation import check_is_fitted
 
 from mixupe_sklearn._checks import Number, Rule, check_rules
-from mixupe_sklearn._diagnostics.axes import COLOURS, FAINT, new_axes, next_colour, tidy
+from mixupe_sklearn._diagnostics.axes import COLOURS, FAINT, line_style, new_axes, tidy
+from mixupe_sklearn._diagnostics.records import by_name
 
 _RULES: dict[str, Rule] = {"n_bins": Number("a whole number >= 1", low=1, integer=True)}
+_RULES_OF_GRID: dict[str, Rule] = {
+    "grid_resolution": Number("a whole number >= 2", low=2, integer=True)
+}
 
 
 class ReliabilityDisplay:
@@ -87,6 +92,7 @@ class ReliabilityDisplay:
             Passed on to matplotlib's ``plot``.
         """
         how = {"n_bins": n_bins, "name": name, "ax": ax, **line_kw}
+        _check_classifier(estimator)
         proba = estimator.predict_proba(X)
         return cls.from_predictions(y, proba, classes=estimator.classes_, **how)
 
@@ -122,13 +128,7 @@ class ReliabilityDisplay:
             Passed on to matplotlib's ``plot``.
         """
         check_rules({"n_bins": n_bins}, _RULES)
-        y_true, y_proba = np.asarray(y_true), np.asarray(y_proba, dtype=float)
-        if y_proba.ndim != 2 or y_true.shape != y_proba.shape[:1] or not len(y_true):
-            raise ValueError(
-                f"Got y_true of shape {y_true.shape} and y_proba of {y_proba.shape}, but expected "
-                f"(n_samples,) and (n_samples, n_classes)."
-            )
-        labels = np.arange(y_proba.shape[1]) if classes is None else np.asarray(classes)
+        y_true, y_proba, labels = _checked(y_true, y_proba, classes)
         sure = y_proba.max(axis=1)
         is_right = labels[y_proba.argmax(axis=1)] == y_true
         bins = np.minimum((sure * n_bins).astype(int), n_bins - 1)
@@ -156,11 +156,11 @@ class ReliabilityDisplay:
         """
         (self.ax_,) = new_axes(ax)
         self.figure_, label = self.ax_.figure, name or self.name
-        how = {"color": next_colour(self.ax_), "linewidth": 1.5, **line_kw}
+        how = line_style(self.ax_, line_kw, len(self.weight), linewidth=1.5, marker="")
         told = f"calibration error {100 * self.calibration_error:.1f} %"
         told = told if label is None else f"{label}: {told}"
         self.ax_.plot([0, 1], [0, 1], color=FAINT, linewidth=1.0, linestyle=":", zorder=0)
-        (self.line_,) = self.ax_.plot(self.confidence, self.accuracy, label=told, **how)
+        (self.line_,) = self.ax_.plot(self.confidence, self.accuracy, **{"label": told, **how})
         sizes = 12 + 150 * self.weight
         self.ax_.scatter(self.confidence, self.accuracy, s=sizes, color=how["color"], alpha=0.6)
         self.ax_.set_ylim(-0.02, 1.02)
@@ -169,12 +169,48 @@ class ReliabilityDisplay:
         return self
 
 
+def _checked(y_true: Any, y_proba: Any, classes: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Labels, probabilities and the label of each column, or one sentence."""
+    y_true, y_proba = np.asarray(y_true), np.asarray(y_proba, dtype=float)
+    if y_proba.ndim != 2 or y_true.shape != y_proba.shape[:1] or not len(y_true):
+        raise ValueError(
+            f"Got y_true of shape {y_true.shape} and y_proba of {y_proba.shape}, but expected "
+            f"(n_samples,) and (n_samples, n_classes)."
+        )
+    is_bad = ~((y_proba >= 0) & (y_proba <= 1 + 1e-6))
+    if is_bad.any():
+        raise ValueError(f"Got {y_proba[is_bad][0]} in y_proba, but expected probabilities.")
+    labels = np.arange(y_proba.shape[1]) if classes is None else np.asarray(classes)
+    if labels.shape != (y_proba.shape[1],):
+        raise ValueError(
+            f"Got {len(labels)} classes and {y_proba.shape[1]} columns of y_proba, but expected as "
+            f"many."
+        )
+    unknown = y_true[~np.isin(y_true, labels)]
+    if len(unknown):
+        hint = " (give their names as classes)" if classes is None else ""
+        raise ValueError(
+            f"Got the label {unknown.tolist()[0]!r}, but expected one of "
+            f"{', '.join(map(repr, labels[:9].tolist()))}{hint}."
+        )
+    return y_true, y_proba, labels
+
+
+def _check_classifier(estimator: Any) -> None:
+    check_is_fitted(estimator)
+    if not hasattr(estimator, "predict_proba") or np.ndim(getattr(estimator, "classes_", 0)) != 1:
+        raise TypeError(
+            f"Got a {type(estimator).__name__}, but expected a classifier with predict_proba and "
+            f"one label a row."
+        )
+
+
 def plot_reliability(estimators: Any, X: Any, y: Any, *, n_bins: int = 10, ax: Any = None) -> dict:
     """Draw how reliable the probabilities of several classifiers are.
 
     Parameters
     ----------
-    estimators : dict of str to classifier
+    estimators : dict of str to classifier, or classifier
         Fitted classifiers of any kind.
     X, y : array-like
         Rows that they were not trained on, and their labels.
@@ -200,8 +236,10 @@ def plot_reliability(estimators: Any, X: Any, y: Any, *, n_bins: int = 10, ax: A
     """
     (axes,) = new_axes(ax)
     return {
-        name: ReliabilityDisplay.from_estimator(one, X, y, n_bins=n_bins, name=name, ax=axes)
-        for name, one in estimators.items()
+        name: ReliabilityDisplay.from_estimator(
+            one, X, y, n_bins=n_bins, name=name or None, ax=axes
+        )
+        for name, one in by_name(estimators).items()
     }
 
 
@@ -239,11 +277,20 @@ def plot_decision_boundary(
     >>> display.response.shape[:2]
     (50, 50)
     """
+    check_rules({"grid_resolution": grid_resolution}, _RULES_OF_GRID)
+    _check_classifier(estimator)
     n_features = getattr(estimator, "n_features_in_", 2)
     if n_features != 2:
         raise ValueError(
             f"Got a classifier of {n_features} features, but expected one of 2: a picture has no "
             f"room for more."
+        )
+    X = X if hasattr(X, "columns") else np.asarray(X)
+    rows, y = np.asarray(X), np.asarray(y)
+    if rows.ndim != 2 or y.shape != rows.shape[:1] or not np.isin(y, estimator.classes_).all():
+        raise ValueError(
+            f"Got X of shape {rows.shape} and y of {y.shape}, but expected a dense array of two "
+            f"columns and a label of the classifier for each row."
         )
     (axes,) = new_axes(ax)
     classes = list(estimator.classes_)
@@ -251,15 +298,14 @@ def plot_decision_boundary(
     how: dict[str, Any] = {"alpha": 0.55, "grid_resolution": grid_resolution}
     if len(classes) > 2:
         how["multiclass_colors"] = colours
-    else:
+    elif len(classes) == 2:
         how |= {"plot_method": "pcolormesh", "cmap": _between(*colours)}
         how |= {"vmin": 0, "vmax": 1, "alpha": 1.0}  # seams show where cells are see-through
     display = DecisionBoundaryDisplay.from_estimator(
         estimator, X, ax=axes, response_method="predict_proba", **how
     )
-    rows = np.asarray(X)
     for label, colour in zip(classes, colours, strict=True):
-        own = rows[np.asarray(y) == label]
+        own = rows[y == label]
         axes.scatter(*own.T, s=18, color=colour, edgecolor="white", linewidth=0.5, label=label)
     axes.legend(frameon=False)
     tidy(axes, x=axes.get_xlabel(), y=axes.get_ylabel())

@@ -8,18 +8,24 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from mixupe_sklearn._base import BaseMixupE
+from mixupe_sklearn._diagnostics.sample import member_of
 
 
 def records_of(estimator: Any, member: int = 0) -> list[Mapping[str, Any]]:
     """What each epoch has recorded: of an estimator, one of its members, a net, or a list of it."""
     if isinstance(estimator, Sequence) and not isinstance(estimator, (str, bytes)):
+        if not estimator or not all(isinstance(row, Mapping) for row in estimator):
+            raise TypeError(
+                "Got a list of something else than records of epochs, but expected the history of "
+                "one training; several trainings go into a dict, by name."
+            )
         return list(estimator)
     if isinstance(estimator, Pipeline):
         return records_of(estimator[-1], member)
     if isinstance(estimator, BaseMixupE):
         check_is_fitted(estimator, "net_")
         # Members that trained as one have no records of their own.
-        own = list(estimator.nets_[member].history)
+        own = list(member_of(estimator.nets_, member).history)
         return own if own and "train_loss" in own[-1] else list(estimator.history_)
     if hasattr(estimator, "history"):
         return list(estimator.history)

@@ -1,7 +1,8 @@
 """From a fitted estimator, or a net, to the rows that are looked at and what runs them."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,24 +42,32 @@ def fitted_net(estimator: Any, X: Any, y: Any, member: int = 0) -> tuple[Any, An
     """
     if isinstance(estimator, Pipeline):
         check_is_fitted(estimator)
-        return fitted_net(estimator[-1], estimator[:-1].transform(X), y, member)
+        X = estimator[:-1].transform(X) if len(estimator) > 1 else X
+        return fitted_net(estimator[-1], X, y, member)
     if isinstance(estimator, BaseMixupE):
         check_is_fitted(estimator, "net_")
-        nets = estimator.nets_
-        if not 0 <= member < len(nets):
-            raise ValueError(
-                f"Got member={member}, but expected 0 to {len(nets) - 1}, since the estimator has "
-                f"n_members={len(nets)}."
-            )
-        rows = estimator._rows_to_look_at(X, y)
-        return nets[member], make_dataset(*estimator._tensors(nets[member], rows))
+        net = member_of(estimator.nets_, member)
+        return net, make_dataset(*estimator._tensors(net, estimator._rows_to_look_at(X, y)))
     if isinstance(estimator, (MixupENet, MixupENetRegressor)):
         check_is_fitted(estimator, "module_")
-        return estimator, estimator.get_dataset(X, y)
+        if y is None:
+            raise ValueError("Got y=None, but expected the targets of the rows.")
+        return member_of([estimator], member), estimator.get_dataset(X, y)
+    hint = "; pass its best_estimator_" if hasattr(estimator, "best_estimator_") else ""
     raise TypeError(
         f"Got a {type(estimator).__name__}, but expected an estimator of mixupe_sklearn, a "
-        f"pipeline that ends with one, or a MixupENet."
+        f"pipeline that ends with one, or a MixupENet{hint}."
     )
+
+
+def member_of(nets: Sequence[Any], member: int) -> Any:
+    """One of several networks, by its number."""
+    if isinstance(member, bool) or not isinstance(member, Integral) or not 0 <= member < len(nets):
+        raise ValueError(
+            f"Got member={member!r}, but expected 0 to {len(nets) - 1}, since the estimator has "
+            f"n_members={len(nets)}."
+        )
+    return nets[member]
 
 
 def spread(n_rows: int, n_wanted: int) -> np.ndarray:

@@ -29,6 +29,8 @@ from mixupe_sklearn._penalty import glm_loss, one_minus_lam_moment
 
 # Points of the quadrature over lam: exact for polynomials of twice the degree.
 N_NODES = 16
+# Below this next to nothing is mixed, and the quadrature would lose its digits.
+LEAST_ALPHA = 1e-8
 
 
 def moments(order: int, alpha: float, beta: float | None = None) -> np.ndarray:
@@ -52,7 +54,7 @@ def nodes(alpha: float, beta: float | None = None) -> tuple[np.ndarray, np.ndarr
     True
     """
     beta = alpha if beta is None else beta
-    if is_unmixed(alpha, beta):
+    if is_unmixed(alpha, beta) or min(alpha, beta) < LEAST_ALPHA:
         return np.zeros(1), np.ones(1)
     points, weights = [], []
     # The two are one where alpha equals beta.
