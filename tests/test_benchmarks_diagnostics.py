@@ -1,11 +1,13 @@
 """The commands behind the page on diagnostics: figures, the monitor's cost, the second order."""
 
 import pathlib
+import re
 
 import pytest
 
 from benchmarks import _paired, figures, monitor, second_order
 from benchmarks._candidates import page
+from mixupe_sklearn.diagnostics import directional_derivatives
 
 pytest.importorskip("matplotlib").use("agg")
 DOCS = pathlib.Path(figures.__file__).parents[1] / "docs"
@@ -86,3 +88,19 @@ def test_the_page_has_what_was_measured():
         assert told in page.block_of(text, "second order")
     if figures.RESULTS.exists():
         assert figures.table(figures.read_rows(figures.RESULTS)) in page.block_of(text, "figures")
+
+
+def test_the_terms_that_the_page_tells_are_those_of_its_example(one_thread):
+    text = (DOCS / "diagnostics.md").read_text()
+    (block, *_) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    namespace = {}
+    exec(compile(block, "diagnostics.md", "exec"), namespace)
+    parts = namespace["parts"]
+    shown = [f"{value:.3f}" for value in parts.terms]
+    told = f"the terms are {', '.join(shown[:3])} and {shown[3]}, of a difference of "
+    assert f"{told}{parts.mixup_loss - parts.standard_loss:.3f}" in " ".join(text.split())
+    model, X, y = (namespace[name] for name in ("model", "X", "y"))
+    whole = directional_derivatives(model, X, y, order=6)
+    assert abs(whole.remainders[-1]) > 0.1
+    near = directional_derivatives(model, X, y, order=6, reach=0.25)
+    assert abs(near.remainders[-1]) < 1e-5

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from mixupe_sklearn._diagnostics.axes import line_style, new_axes, tidy
 from mixupe_sklearn._diagnostics.records import by_name, column, records_of
 
@@ -89,9 +91,19 @@ class LossCurvesDisplay:
         ):
             self.lines_ += own.plot(*values, **{"label": label, **how})
             tidy(own, x="epoch", y=title)
+            if _starts_high(own):
+                own.set_yscale("log")
             if label is not None:
                 own.legend(frameon=False)
         return self
+
+
+def _starts_high(ax: Any) -> bool:
+    """Whether the first losses are so large that nothing would be seen of the last ones."""
+    curves = [np.asarray(line.get_ydata()) for line in ax.get_lines() if len(line.get_ydata())]
+    if not curves or min(curve.min() for curve in curves) <= 0:
+        return False
+    return max(curve.max() for curve in curves) > 30 * max(curve[-1] for curve in curves)
 
 
 def plot_loss_curves(estimators: Any, *, ax: Any = None) -> dict[str, LossCurvesDisplay]:
