@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import shutil
 import sys
 from multiprocessing import forkserver
 
@@ -124,3 +125,19 @@ def full(server, cache):
     load_task(59, cache_dir=cache)
     server.mend()
     return next(cache.rglob("tasks")).parent
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real one, chromium; where CI is set it has to be there."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    chromium = next(filter(None, map(shutil.which, names)), None)
+    if chromium is None and "CI" not in os.environ:
+        pytest.skip("chromium is not installed")
+    assert chromium, "Got no chromium, but expected one where CI is set: install it."
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()

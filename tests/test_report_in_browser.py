@@ -1,20 +1,11 @@
 """The report's page in a real browser: nothing goes wrong, nothing leaves, all can be seen."""
 
-import os
 import re
-import shutil
 
 import pytest
 from tabular_rows import make_rows
 
 from benchmarks._tabular.report import make_report
-
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
-if CHROMIUM is None and "CI" not in os.environ:
-    pytest.skip("chromium is not installed", allow_module_level=True)
-
-from playwright.sync_api import sync_playwright  # noqa: E402
 
 SIZES = {"wide": (1400, 1000), "narrow": (400, 800)}
 LONG = "a_data_set_whose_name_is_one_long_word_without_any_blank"
@@ -28,15 +19,6 @@ def page_file(tmp_path_factory):
     rows = make_rows(names, ["erm", "mixup", "mixupe", "logistic", "hist-gradient-boosting"])
     folder = tmp_path_factory.mktemp("page")
     return make_report(rows, folder, command="x" * 300, not_run={"volkert": "no copy"}).html
-
-
-@pytest.fixture(scope="module")
-def browser():
-    assert CHROMIUM, "Got no chromium, but expected one where CI is set: install it."
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 class Visit:

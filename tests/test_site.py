@@ -7,10 +7,8 @@ import collections
 import functools
 import html.parser
 import http.server
-import os
 import pathlib
 import re
-import shutil
 import sys
 import threading
 import urllib.parse
@@ -22,8 +20,6 @@ SITE = pathlib.Path(__file__).parents[1] / "docs" / "_build" / "html"
 if not (SITE / "index.html").exists():
     pytest.skip("the site has not been built: make docs", allow_module_level=True)
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
 EXAMPLES = sorted(path.stem for path in (SITE / "gallery").glob("plot_*.html"))
 SHOWN = [
@@ -182,19 +178,6 @@ def address():
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
         thread.join()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None and "CI" not in os.environ:
-        pytest.skip("chromium is not installed")
-    assert CHROMIUM, "Got no chromium, but expected one where CI is set: install it."
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 class Visitor:
