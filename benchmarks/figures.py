@@ -158,7 +158,7 @@ def parser() -> argparse.ArgumentParser:
         "--data", type=pathlib.Path, metavar="FILE", help="pictures as .npz (scikit-learn's digits)"
     )
     made.add_argument("--rows", type=int, help="train on the first so many pictures (all)")
-    made.add_argument("--networks", nargs="+", default=list(SMALL), metavar="NETWORK")
+    made.add_argument("--networks", nargs="+", default=list(SMALL)[::-1], metavar="NETWORK")
     made.add_argument("--epochs", type=int, default=30)
     made.add_argument("--eta", type=float, default=0.001)
     made.add_argument("--report-only", action="store_true", help="train nothing, draw")
@@ -178,8 +178,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             X_train, y_train, X_test, y_test = signals.parts(0)
             n_rows = len(y_train) if options.rows is None else min(options.rows, len(y_train))
             parts = Parts(X_train[:n_rows], y_train[:n_rows], X_test, y_test)
-            settings = {"alpha": 1.0, "eta": options.eta, "lr": 0.05, "lr_schedule": "cosine"}
-            settings |= {"max_epochs": options.epochs, "batch_size": 100}
+            settings = {"alpha": 1.0, "eta": options.eta, "lr": 0.02, "lr_schedule": "cosine"}
+            settings |= {"max_epochs": options.epochs, "batch_size": 50}
             networks = [network_of(text) for text in options.networks]
             data = f"{signals.name}, {n_rows} pictures"
             run(options.output, list(trainings_of(data, networks, settings)), parts)

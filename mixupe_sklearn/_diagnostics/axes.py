@@ -45,6 +45,8 @@ def tidy(ax: Any, *, x: str, y: str) -> None:
     ax.set_ylabel(y)
     ax.grid(True, color="#e6e6e6", linewidth=0.8)
     ax.set_axisbelow(True)
+    if x == "epoch":
+        ax.xaxis.get_major_locator().set_params(integer=True)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
 
