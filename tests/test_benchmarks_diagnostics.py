@@ -81,13 +81,10 @@ def test_the_second_order_is_timed_and_compared(tmp_path, capsys):
 
 def test_the_page_has_what_was_measured():
     text = (DOCS / "diagnostics.md").read_text()
-    if monitor.RESULTS.exists():
-        assert page.block_of(text, "monitor") == monitor.report(monitor.read(monitor.RESULTS))
-    if second_order.STUDY.rows.exists():
-        told = second_order.STUDY.describe(_paired.read_rows(second_order.STUDY.rows))
-        assert told in page.block_of(text, "second order")
-    if figures.RESULTS.exists():
-        assert figures.table(figures.read_rows(figures.RESULTS)) in page.block_of(text, "figures")
+    assert page.block_of(text, "monitor") == monitor.report(monitor.read(monitor.RESULTS))
+    told = second_order.STUDY.describe(_paired.read_rows(second_order.STUDY.rows))
+    assert told == page.block_of(text, "second order")
+    assert figures.table(figures.read_rows(figures.RESULTS)) in page.block_of(text, "figures")
 
 
 def test_the_terms_that_the_page_tells_are_those_of_its_example(one_thread):
