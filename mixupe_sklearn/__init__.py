@@ -26,13 +26,17 @@ __all__ = [
     "MixupESearchCV",
     "MixupESpeechClassifier",
     "Spectrogram",
+    "load",
     "make_mixupe_pipeline",
     "make_preprocessor",
     "plot_search",
     "preset",
+    "save",
+    "saved_info",
 ]
 # Names that are loaded when they are first asked for: their module, and the extra that they need.
 _LAZY = {
+    "load": ("mixupe_sklearn.persistence", None),
     "make_mixupe_pipeline": ("mixupe_sklearn.preprocessing", None),
     "make_preprocessor": ("mixupe_sklearn.preprocessing", None),
     "MixupEGraphClassifier": ("mixupe_sklearn.adapters.graph", "graph"),
@@ -41,6 +45,8 @@ _LAZY = {
     "MixupESpeechClassifier": ("mixupe_sklearn.adapters.speech", None),
     "Spectrogram": ("mixupe_sklearn._signals.spectrogram", None),
     "plot_search": ("mixupe_sklearn.search", "search"),
+    "save": ("mixupe_sklearn.persistence", None),
+    "saved_info": ("mixupe_sklearn.persistence", None),
 }
 
 

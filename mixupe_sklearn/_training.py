@@ -37,7 +37,7 @@ def _accepts(function: Callable[..., Any], name: str) -> bool:
         return False
 
 
-def _module_arguments(
+def module_arguments(
     module: Callable[..., Any], widths: Mapping[str, Any], module_params: Any
 ) -> dict:
     """The module's own parameters, and the widths that it has arguments for."""
@@ -97,7 +97,7 @@ def make_net(
     module = modules[module] if isinstance(module, str) else module
     optimizer = OPTIMIZERS[optimizer] if isinstance(optimizer, str) else optimizer
     parts = {
-        "module": _module_arguments(module, widths, settings["module_params"]),
+        "module": module_arguments(module, widths, settings["module_params"]),
         "criterion": {name: settings[name] for name in METHOD_RULES} | {"random_state": mixing_rng},
         "optimizer": _optimizer_arguments(optimizer, settings),
         "iterator_train": {"random_state": order_rng},

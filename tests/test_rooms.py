@@ -41,6 +41,7 @@ FLOORS = [
             "_loading",
             "_random",
             "_schedule",
+            "_files",
         ),
         *("modules.mlp", "modules._parts", "modules._attention"),
         *("_signals", "_signals.augment", "_signals.pixels", "_signals.picture_folders"),
@@ -87,6 +88,9 @@ FLOORS = [
     ["_search.strategy", "_search.worker", "_search.results", "_search.progress", "_search.plots"],
     ["_search.plan"],
     ["search"],
+    ["_saving", "_saving.types", "_saving.container"],
+    ["_saving.encoder", "_saving.decoder", "_saving.nets"],
+    ["persistence"],
     ["_diagnostics", "_diagnostics.axes", "_diagnostics.taylor", "_diagnostics.coefficients"],
     ["_diagnostics.sample", "_diagnostics.complexity"],
     ["_diagnostics.records"],
@@ -100,7 +104,7 @@ MAY_IMPORT_SKLEARN = {
     *("_scaling", "preprocessing", "search", "_signals.spectrogram", "adapters._classifier"),
     *("_search.trials", "_search.evaluate", "_search.plan"),
     *("datasets.embedded", "_diagnostics.sample", "_diagnostics.records"),
-    "_diagnostics.predictions",
+    *("_diagnostics.predictions", "persistence"),
 }
 MAY_IMPORT_OPTUNA = {"search"}  # and all of _search
 MAY_IMPORT_SKORCH = {

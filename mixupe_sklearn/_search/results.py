@@ -1,6 +1,7 @@
 """From the trials of a study to the columns of ``cv_results_``."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -84,3 +85,39 @@ def in_memory(study: Any) -> Any:
         for name, note in study.user_attrs.items():
             copied.set_user_attr(name, note)
     return copied
+
+
+# What a trial is made of, beside its state and times.
+_OF_TRIAL = (
+    *("values", "params", "distributions", "user_attrs", "system_attrs", "intermediate_values"),
+)
+_TIMES = ("datetime_start", "datetime_complete")
+
+
+def plain_study(study: Any) -> dict[str, Any]:
+    """A study as numbers, text and distributions; :func:`study_of` is the way back."""
+    trials = []
+    for trial in study.get_trials(deepcopy=False):
+        plain = {name: getattr(trial, name) for name in _OF_TRIAL} | {"state": trial.state.name}
+        times = ((name, getattr(trial, name)) for name in _TIMES)
+        trials.append(plain | {name: time and time.isoformat() for name, time in times})
+    return {
+        "name": study.study_name,
+        "direction": study.direction.name,
+        "user_attrs": dict(study.user_attrs),
+        "trials": trials,
+    }
+
+
+def study_of(plain: dict[str, Any]) -> Any:
+    """The study of :func:`plain_study`, in memory."""
+    with quiet():
+        study = optuna.create_study(study_name=plain["name"], direction=plain["direction"].lower())
+        for number, trial in enumerate(plain["trials"]):
+            times = {name: trial[name] and datetime.fromisoformat(trial[name]) for name in _TIMES}
+            own = {name: trial[name] for name in _OF_TRIAL} | times
+            state = TrialState[trial["state"]]
+            study.add_trial(FrozenTrial(number, state, value=None, trial_id=number, **own))
+        for name, note in plain["user_attrs"].items():
+            study.set_user_attr(name, note)
+    return study

@@ -1,0 +1,1 @@
+"""What ``mixupe_sklearn.persistence`` is made of."""

@@ -1,0 +1,130 @@
+"""The file of a saved model: safetensors, with a JSON text in its header and a checksum.
+
+The arrays are those of the safetensors format, which other programs read as well. Its header has
+room for text; there lies what the arrays mean. The checksum covers every byte of the file, since
+safetensors has none: a damaged weight would be a wrong answer, and no error.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+# Entry of the header that is ours.
+ENTRY = "mixupe_sklearn"
+# Raised whenever an older reader could not make sense of a new file.
+FORMAT_VERSION = 1
+_UNSIGNED = "0" * 64
+# The checksum as it lies in the file: JSON text inside of a JSON text. No other text of the file
+# can look like it, since its quotation marks would have more backslashes.
+_CHECKSUM = re.compile(rb'\\"sha256\\":\\"([0-9a-f]{64})\\"')
+# How files begin that people take for saved models.
+_OTHERS = (
+    (b"\x80", "a pickle"),
+    (b"PK", "a zip archive, as torch.save and skops write"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"\x78", "a compressed file, as joblib may write"),
+    (b"{", "a JSON text"),
+)
+EXPECTED = "a file that mixupe_sklearn.save has written"
+
+
+class Content(NamedTuple):
+    """What a file says: who wrote it, with which libraries, and the model."""
+
+    written_by: str
+    versions: dict[str, str]
+    model: Any
+    arrays: dict[str, np.ndarray]
+
+
+def pack(
+    model: Any, arrays: Mapping[str, np.ndarray], written_by: str, versions: Mapping[str, str]
+) -> bytes:
+    """Make the bytes of a file; equal models give equal bytes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> data = pack({"depth": 2}, {"w": np.ones(3)}, "1.0", {"torch": "2.13"})
+    >>> unpack(data, "a file", "1.1").arrays["w"].tolist()
+    [1.0, 1.0, 1.0]
+    >>> unpack(data[:-1], "a file", "1.1")
+    Traceback (most recent call last):
+        ...
+    ValueError: Got a file, which is damaged (its checksum is not that of its content), but \
+expected a file that mixupe_sklearn.save has written.
+    """
+    text = json.dumps(
+        {
+            "sha256": _UNSIGNED,
+            "format_version": FORMAT_VERSION,
+            "written_by": written_by,
+            "versions": dict(versions),
+            "model": model,
+        },
+        separators=(",", ":"),
+        allow_nan=False,
+    )
+    data = safetensors.numpy.save(dict(arrays), metadata={ENTRY: text})
+    return _with_checksum(data, hashlib.sha256(data).hexdigest())
+
+
+def unpack(data: bytes, name: str, reader: str) -> Content:
+    """Check the bytes of a file, and take them apart; one sentence where they are at fault."""
+    about = _read_header(data, name)
+    _check_version(about, name, reader)
+    found = _CHECKSUM.search(data)
+    unsigned = _with_checksum(data, _UNSIGNED)
+    if found is None or hashlib.sha256(unsigned).hexdigest().encode() != found[1]:
+        refuse(name, "is damaged (its checksum is not that of its content)")
+    try:
+        arrays = safetensors.numpy.load(data)
+    except (safetensors.SafetensorError, KeyError, ValueError, TypeError) as error:
+        refuse(name, f"has arrays that cannot be read ({error})")
+    # The library may give views of memory that is not to be written to.
+    arrays = {key: np.array(value) for key, value in arrays.items()}
+    versions = about.get("versions")
+    versions = versions if isinstance(versions, dict) else {}
+    return Content(about["written_by"], versions, about.get("model"), arrays)
+
+
+def refuse(name: str, why: str) -> NoReturn:
+    """Raise the one sentence."""
+    raise ValueError(f"Got {name}, which {why}, but expected {EXPECTED}.") from None
+
+
+def _read_header(data: bytes, name: str) -> dict[str, Any]:
+    n_header = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or n_header > len(data) - 8:
+        kind = next((kind for start, kind in _OTHERS if data.startswith(start)), None)
+        refuse(name, f"is {kind}" if kind else "is no safetensors file, or is cut off")
+    try:
+        header = json.loads(data[8 : 8 + n_header])
+        text = header["__metadata__"][ENTRY]
+        about = json.loads(text, parse_constant=lambda word: refuse(name, f"says {word}"))
+        is_ours = isinstance(about["written_by"], str) and type(about["format_version"]) is int
+    except (ValueError, KeyError, TypeError, RecursionError):
+        refuse(name, "has no header of a saved model")
+    if not is_ours:
+        refuse(name, "has no header of a saved model")
+    return about
+
+
+def _check_version(about: Mapping[str, Any], name: str, reader: str) -> None:
+    version = about["format_version"]
+    if not 1 <= version <= FORMAT_VERSION:
+        raise ValueError(
+            f"Got {name}, which mixupe-sklearn {about['written_by'][:40]} has written in format "
+            f"{version}, but expected a format up to {FORMAT_VERSION}, which is what version "
+            f"{reader} reads: update mixupe-sklearn."
+        )
+
+
+def _with_checksum(data: bytes, checksum: str) -> bytes:
+    return _CHECKSUM.sub(rb'\\"sha256\\":\\"' + checksum.encode() + rb'\\"', data, count=1)

@@ -1,0 +1,165 @@
+"""JSON and arrays back to values: a closed set of kinds, none of which runs code."""
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from mixupe_sklearn._saving.types import PLACES
+
+# Where a generator of this kind may be in its buffer: memory would be read beyond its end.
+_MT19937_WORDS = 624
+
+
+class Decoder:
+    """Turns JSON and arrays back into values; raises where they do not fit.
+
+    Parameters
+    ----------
+    arrays : dict of arrays
+        Those of the file.
+    find : callable
+        Returns the type or function of a name.
+    put_together : callable
+        Gives an object, made without a call, its attributes; returns the object.
+
+    Examples
+    --------
+    >>> decoder = Decoder({"x": np.ones(2)}, {}.get, lambda value, state: value)
+    >>> decoder.decode({"tuple": [1, {"array": "x"}, {"float": "-inf"}]})
+    (1, array([1., 1.]), -inf)
+    """
+
+    def __init__(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        find: Callable[[str], Any],
+        put_together: Callable[[Any, dict[str, Any]], Any],
+    ):
+        self.arrays = arrays
+        self.find = find
+        self.put_together = put_together
+        self._tags: dict[str, Callable[..., Any]] = {
+            "float": self._float,
+            "tuple": lambda items: tuple(self.decode(items)),
+            "set": lambda items: set(self.decode(items)),
+            "frozenset": lambda items: frozenset(self.decode(items)),
+            "dict": self._dict,
+            "pairs": lambda pairs: {self.decode(key): self.decode(value) for key, value in pairs},
+            "array": lambda entry: self.arrays[entry],
+            "turned": lambda entry: self.arrays[entry].T,
+            "times": self._times,
+            "masked": self._masked,
+            "items": self._items,
+            "scalar": self._scalar,
+            "dtype": np.dtype,
+            "tensor": lambda entry: torch.from_numpy(self.arrays[entry]),
+            "bfloat16": lambda entry: torch.from_numpy(self.arrays[entry]).view(torch.bfloat16),
+            "torch": self._torch,
+            "bytes": bytes.fromhex,
+            "slice": lambda parts: slice(*self.decode(parts)),
+            "generator": self._generator,
+            "numpy_type": self._numpy_type,
+            "partial": self._partial,
+            "name": self.find,
+            "named": self._named,
+            "object": self._object,
+        }
+
+    def decode(self, value: Any) -> Any:
+        """The value of a piece of JSON."""
+        if isinstance(value, list):
+            return [self.decode(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        tag = next(iter(value), None)
+        if tag not in self._tags:
+            raise ValueError(f"has a value with the unknown tag {tag!r}")
+        others = {key: value[key] for key in value if key != tag}
+        return self._tags[tag](value[tag], **others)
+
+    @staticmethod
+    def _float(word: str) -> float:
+        return {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[word]
+
+    def _dict(self, entries: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: self.decode(value) for key, value in entries.items()}
+
+    def _times(self, entry: str, dtype: str, scalar: bool) -> Any:
+        kind = np.dtype(dtype)
+        if kind.kind not in "mM":
+            raise ValueError(f"has times of the type {dtype!r}")
+        values = self.arrays[entry].view(kind)
+        return values[()] if scalar else values
+
+    def _masked(self, parts: list[Any]) -> np.ndarray:
+        data, mask, fill_value = self.decode(parts)
+        return np.ma.MaskedArray(data, mask, fill_value=fill_value)
+
+    def _items(self, items: list[Any], kind: str, shape: list[int]) -> np.ndarray:
+        if kind not in ("U", "S", "O", "T") or math.prod(shape) != len(items):
+            raise ValueError("has an array whose shape is not that of its items")
+        values = np.empty(len(items), dtype=object)
+        values[:] = self.decode(items)
+        # As wide as the longest item: a file could ask for more than it holds.
+        dtype: Any = np.dtypes.StringDType() if kind == "T" else kind
+        return values.astype(dtype).reshape(shape)
+
+    def _scalar(self, dtype: str, value: Any) -> Any:
+        kind = np.dtype(dtype)
+        if kind.kind not in "biufUS" or kind.itemsize > 8:
+            raise ValueError(f"has a number of the type {dtype!r}")
+        return kind.type(self.decode(value))
+
+    @staticmethod
+    def _torch(name: str) -> Any:
+        value = getattr(torch, name.removeprefix("torch."), None)
+        return value if isinstance(value, torch.dtype) else torch.device(name)
+
+    def _generator(self, state: Any, legacy: bool) -> Any:
+        state = self.decode(state)
+        if state["bit_generator"] == "MT19937":
+            if not 0 <= state["state"]["pos"] <= _MT19937_WORDS:
+                raise ValueError("has a generator that is beyond its own end")
+            bits: Any = np.random.MT19937(0)
+        elif state["bit_generator"] == "PCG64":
+            bits = np.random.PCG64(0)
+        else:
+            raise ValueError(f"has the unknown generator {state['bit_generator']!r}")
+        if not legacy:
+            bits.state = state
+            return np.random.Generator(bits)
+        rng = np.random.RandomState(bits)
+        rng.set_state(state)
+        return rng
+
+    @staticmethod
+    def _numpy_type(name: str) -> type:
+        found = getattr(np, name, None)
+        if not (isinstance(found, type) and issubclass(found, np.generic)):
+            raise ValueError(f"has the unknown numpy type {name!r}")
+        return found
+
+    def _partial(self, parts: list[Any]) -> functools.partial:
+        function, args, keywords = self.decode(parts)
+        if not callable(function):
+            raise ValueError("has arguments for what is no function")
+        return functools.partial(function, *args, **keywords)
+
+    def _named(self, name: str, items: list[Any]) -> Any:
+        kind = self.find(name)
+        if not (isinstance(kind, type) and issubclass(kind, tuple)):
+            raise ValueError(f"has items for {name!r}, which takes none")
+        return tuple.__new__(kind, self.decode(items))
+
+    def _object(self, name: str, state: Mapping[str, Any]) -> Any:
+        kind: Any = self.find(name)
+        if not isinstance(kind, type):
+            raise ValueError(f"has attributes for {name!r}, which is no type")
+        attributes = self._dict(state) | dict.fromkeys(PLACES.get(name, ()))
+        if any(key.startswith("__") for key in attributes):
+            raise ValueError(f"has attributes of {name!r} that only Python sets")
+        return self.put_together(object.__new__(kind), attributes)
