@@ -19,9 +19,9 @@ from mixupe_sklearn._saving import nets
 from mixupe_sklearn._saving.container import EXPECTED, Content, pack, refuse, unpack
 from mixupe_sklearn._saving.decoder import Decoder
 from mixupe_sklearn._saving.encoder import Encoder
-from mixupe_sklearn._saving.types import UnknownNameError, make_finder
+from mixupe_sklearn._saving.types import UnknownNameError, make_finder, skops_types
 
-__all__ = ["load", "save", "saved_info"]
+__all__ = ["load", "save", "saved_info", "skops_types"]
 
 # Libraries whose versions are written down.
 _LIBRARIES = ("numpy", "scikit-learn", "skorch", "torch")

@@ -15,6 +15,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
+import skops.io
 import torch
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import load_diabetes, load_digits, load_iris
@@ -43,6 +44,7 @@ from mixupe_sklearn import (
 from mixupe_sklearn._saving import container
 from mixupe_sklearn.callbacks import PolyakAverage, WarmupCosine
 from mixupe_sklearn.modules import MLP, NAMED, EmbeddedMLP
+from mixupe_sklearn.persistence import skops_types
 from mixupe_sklearn.preprocessing import ClippingScaler, PiecewiseLinearEncoder, QuantileScaler
 
 X, Y = load_iris(return_X_y=True)
@@ -604,3 +606,12 @@ def test_pickle_and_joblib_keep_working(name, fitted):
     buffer.seek(0)
     for loaded in (pickle.loads(pickle.dumps(model)), joblib.load(buffer)):
         np.testing.assert_array_equal(output(loaded, rows), output(model, rows))
+
+
+@pytest.mark.parametrize("name", sorted(set(MAKERS) - {"float64", "callbacks", "search"}))
+def test_skops_keeps_working_with_our_types_declared(name, fitted):
+    model, rows, _ = fitted(name)
+    data = skops.io.dumps(model)
+    assert set(skops.io.get_untrusted_types(data=data)) <= set(skops_types())
+    loaded = skops.io.loads(data, trusted=skops_types())
+    np.testing.assert_array_equal(output(loaded, rows), output(model, rows))

@@ -74,6 +74,25 @@ PLACES = {
     "sklearn.Pipeline": ("memory",),
 }
 
+# What pickles of our estimators are made of beside themselves, in the words of skops.
+_SKOPS = {
+    "builtins": ("print",),
+    "functools": ("partial",),
+    "mixupe_sklearn._batches": ("Batches",),
+    "mixupe_sklearn._callbacks": ("EpochBar", "EpochHook", "QuietLog", "Stopper"),
+    "mixupe_sklearn._criterion": ("MixupELoss",),
+    "mixupe_sklearn._graphs.nodes": ("NodeInputs",),
+    "mixupe_sklearn._net": ("MixupENet", "MixupENetRegressor"),
+    "mixupe_sklearn.adapters._prepare": ("Prepare",),
+    "numpy": ("dtype",),
+    "skorch.callbacks.logging": ("EpochTimer",),
+    "skorch.callbacks.scoring": ("EpochScoring", "PassthroughScoring"),
+    "skorch.dataset": ("Dataset",),
+    "skorch.history": ("History",),
+    "skorch.setter": ("optimizer_setter",),
+    "skorch.utils": ("_indexing_none", "_indexing_other", "noop", "to_numpy"),
+}
+
 
 class UnknownNameError(ValueError):
     """A file names what is neither known nor trusted."""
@@ -163,3 +182,32 @@ def make_finder(trusted: Iterable[Any]) -> Callable[[str], Any]:
         )
 
     return find
+
+
+def skops_types() -> list[str]:
+    """Names of the types that our estimators are made of, for ``skops.io.load(trusted=...)``.
+
+    They hold for tables, pictures, speech and graphs, and for the preprocessing; not for searches,
+    nor for callbacks that keep tensors.
+
+    Returns
+    -------
+    names : list of str
+        Types of this package, of skorch and of torch's optimizers; nothing that runs code of its
+        own when it is loaded.
+
+    Examples
+    --------
+    >>> from mixupe_sklearn.persistence import skops_types
+    >>> "mixupe_sklearn._classifier.MixupEClassifier" in skops_types()
+    True
+    """
+    found = [f"{module}.{name}" for module, names in _SKOPS.items() for name in names]
+    for name in KNOWN:
+        if name.startswith(("mixupe.", "torch.optim.")) and name != "mixupe.MixupESearchCV":
+            try:
+                kind = _find_known(name)
+            except ImportError:  # an extra that is not installed: no model of it can be here
+                continue
+            found.append(f"{kind.__module__}.{kind.__qualname__}")
+    return sorted(found)

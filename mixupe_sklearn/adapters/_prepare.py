@@ -48,17 +48,20 @@ class Prepare:
     """
 
     def __init__(self, mean, std, dtype=torch.float32, augment=None, channels_last=False):
-        self.mean = torch.as_tensor(mean, dtype=torch.float64).reshape(-1, 1, 1)
-        self.std = torch.as_tensor(std, dtype=torch.float64).reshape(-1, 1, 1)
-        self.dtype = dtype
+        # Arrays and text, which skops can save; tensors and their types it cannot.
+        self.mean = np.asarray(mean, dtype=np.float64).reshape(-1, 1, 1)
+        self.std = np.asarray(std, dtype=np.float64).reshape(-1, 1, 1)
+        self.dtype = str(dtype).removeprefix("torch.")
         self.augment = augment
         self.channels_last = channels_last
 
     def __call__(self, X: Tensor, training: bool) -> Tensor:
         """Prepare a batch."""
-        unit = 1 if X.is_floating_point() else 255
-        mean = (unit * self.mean).to(X.device, self.dtype)
-        X = (X.to(self.dtype) - mean) / (unit * self.std).to(X.device, self.dtype)
+        unit, dtype = 1 if X.is_floating_point() else 255, getattr(torch, self.dtype)
+        mean, std = (
+            torch.from_numpy(unit * value).to(X.device, dtype) for value in (self.mean, self.std)
+        )
+        X = (X.to(dtype) - mean) / std
         # Said in both cases: pictures may come in either order.
         order = torch.channels_last if self.channels_last else torch.contiguous_format
         X = X.contiguous(memory_format=order)
