@@ -9,7 +9,14 @@ from multiprocessing import forkserver
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris
+
+# Random input (tests/test_fuzz_*.py): the same examples in each run of `make test`, and many more on request,
+# by --hypothesis-profile=thorough. Times vary on a busy machine, and nothing is kept between runs.
+settings.register_profile("test", max_examples=200, derandomize=True, deadline=None, database=None)
+settings.register_profile("thorough", max_examples=5000, deadline=None, database=None)
+settings.load_profile("test")
 
 
 @pytest.fixture(autouse=True)

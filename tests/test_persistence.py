@@ -378,28 +378,24 @@ def test_a_file_that_is_not_there(tmp_path):
         load(tmp_path / "none")
 
 
-@pytest.mark.parametrize("kind", ["flip", "cut", "swap"])
+@pytest.mark.parametrize("kind", ["flip", "cut"])
 def test_damaged_files_are_refused(kind, fitted, tmp_path):
+    """A thousand of them; half are hurt in the header, where most of the meaning is."""
     model, _, _ = fitted("pipeline")
     path = tmp_path / "model"
     save(model, path, keep_training=False)
     whole, rng = path.read_bytes(), np.random.default_rng(0)
     n_header = 8 + int.from_bytes(whole[:8], "little")
-    for number in range(400 if kind != "swap" else 200):
+    for number in range(500):
         data = bytearray(whole)
-        # Half of them in the header, where most of the meaning is.
         place = int(rng.integers(n_header if number % 2 else len(whole)))
         if kind == "flip":
             data[place] ^= 1 << int(rng.integers(8))
-        elif kind == "cut":
-            del data[place:]
         else:
-            data[place : place + 4] = data[place : place + 4][::-1] + b"\0"
-        with pytest.raises(ValueError, match="^Got a file, which "):
-            container.unpack(bytes(data), "a file", "1")
-    path.write_bytes(bytes(data))
-    with pytest.raises(ValueError, match="Got .*model', which "):
-        load(path)
+            del data[place:]
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match=r"^Got '.*model', which .*, but expected a file"):
+            load(path)
 
 
 def forged(model, change, tmp_path):
