@@ -460,6 +460,7 @@ FORGERIES = {
         "beyond its own end",
     ),
     "text for a number": (_set((*NET, "head"), {"float": "1e999"}), "KeyError: '1e999'"),
+    "no alpha": (_set(("state", "alpha"), []), "ZeroDivisionError"),
     "no estimator": (lambda model, arrays: {"tuple": [1, 2]}, "no estimator in it"),
 }
 

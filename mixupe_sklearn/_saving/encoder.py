@@ -104,7 +104,11 @@ class Encoder:
             return {"turned": entry} if is_turned else {"array": entry}
         if value.dtype.kind in "mM":
             entry = self._keep(np.asarray(value).view(np.int64), path)
-            return {"times": entry, "dtype": value.dtype.str, "scalar": isinstance(value, np.generic)}
+            return {
+                "times": entry,
+                "dtype": value.dtype.str,
+                "scalar": isinstance(value, np.generic),
+            }
         if value.dtype.kind in "USOT":
             if isinstance(value, np.generic):
                 return {"scalar": value.dtype.kind, "value": self.encode(value.item(), path)}
