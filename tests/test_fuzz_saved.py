@@ -66,6 +66,21 @@ JSON = st.recursive(
 )
 
 
+def refusal_of(data):
+    """What ``load`` says of a file, if it refuses it; else it has to give a model."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder, "model")
+        file.write_bytes(data)
+        try:
+            model = load(file)
+        except ValueError as error:
+            return str(error).replace(str(file), "model")
+        finally:
+            assert sorted(pathlib.Path(folder).iterdir()) == [file]
+    assert isinstance(model, BaseEstimator)
+    return None
+
+
 @pytest.mark.parametrize("name", ["classifier", "pipeline"])
 @given(data=st.data())
 def test_a_forged_file_is_a_model_or_an_error(name, data):
@@ -77,15 +92,8 @@ def test_a_forged_file_is_a_model_or_an_error(name, data):
         target[path[-1]] = data.draw(JSON)
     else:
         del target[path[-1]]
-    with tempfile.TemporaryDirectory() as folder:
-        file = pathlib.Path(folder, "model")
-        file.write_bytes(container.pack(model, arrays, "0.1", content.versions))
-        try:
-            assert isinstance(load(file), BaseEstimator)
-        except ValueError as error:
-            assert str(error).startswith(f"Got {str(file)!r}, ")
-            assert str(error).endswith(".")
-        assert sorted(pathlib.Path(folder).iterdir()) == [file]
+    refusal = refusal_of(container.pack(model, arrays, "0.1", content.versions))
+    assert refusal is None or (refusal.startswith("Got 'model', ") and refusal.endswith("."))
 
 
 @given(data=st.data())
@@ -96,13 +104,8 @@ def test_arrays_of_other_shapes_are_a_model_or_an_error(data):
     shape = data.draw(st.lists(st.integers(0, 4), max_size=3))
     dtype = data.draw(st.sampled_from(["float32", "float64", "int64", "bool", "uint8", "float16"]))
     arrays[name] = np.ones(shape, dtype)
-    with tempfile.TemporaryDirectory() as folder:
-        file = pathlib.Path(folder, "model")
-        file.write_bytes(container.pack(content.model, arrays, "0.1", content.versions))
-        try:
-            assert isinstance(load(file), BaseEstimator)
-        except ValueError as error:
-            assert str(error).startswith(f"Got {str(file)!r}, ")
+    refusal = refusal_of(container.pack(content.model, arrays, "0.1", content.versions))
+    assert refusal is None or refusal.startswith("Got 'model', ")
 
 
 @given(data=st.binary(max_size=300), starts_well=st.booleans())
