@@ -137,7 +137,8 @@ VALUES = st.recursive(
         st.builds(slice, st.integers(), st.integers()),
     ),
     lambda inner: st.one_of(
-        *(st.lists(inner, max_size=3), st.lists(inner, max_size=3).map(tuple)),
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
         st.dictionaries(KEYS, inner, max_size=3),
     ),
     max_leaves=8,
