@@ -18,6 +18,7 @@ from functools import partial
 import pandas as pd
 
 from benchmarks._tabular.command import INTERRUPTED, end_in_order
+from benchmarks._tabular.escaping import printable
 from benchmarks._tabular.options import check, folder_of, parser
 from benchmarks._tabular.own import OWN
 from benchmarks._tabular.peers import check_peers
@@ -89,16 +90,18 @@ def run_and_report(options: argparse.Namespace, command: str) -> int:
         raise ValueError(f"Got --report-only, but found no {path}: run without it first.")
     rows = of_protocol(read_rows(path), options) if path.exists() else pd.DataFrame()
     if rows.empty:
-        print("There are no rows to report on.", *end.words, sep="\n", file=sys.stderr)
+        words = map(printable, end.words)
+        print("There are no rows to report on.", *words, sep="\n", file=sys.stderr)
         return end.status or 1
     commands = read_commands(folder) or command
     report = make_report(rows, folder, command=commands, not_run=end.not_run)
     print(f"\n{report.terminal}\n\nRows:   {path}\nReport: {report.html}")
     failed = rows[rows["error"] != ""]
     if len(failed):
-        print(f"{len(failed)} of {len(rows)} fits failed, such as: {failed['error'].iloc[0]}")
+        example = printable(failed["error"].iloc[0])
+        print(f"{len(failed)} of {len(rows)} fits failed, such as: {example}")
     for line in end.words:
-        print(line, file=sys.stderr)
+        print(printable(line), file=sys.stderr)
     if end.status == 0 and options.publish:
         return publish_rows(options, rows, folder)
     return end.status or int(len(failed) == len(rows))

@@ -12,6 +12,7 @@ from benchmarks._candidates import page
 from benchmarks._graphs import paper, timing
 from benchmarks._graphs.chosen import PROTOCOLS, Chosen, whole_folds
 from benchmarks._graphs.rows import GRAPHS, METHODS, TITLES, WIDTH, with_curves
+from benchmarks._tabular.escaping import escape_markdown, markdown_code, printable
 from benchmarks._tabular.own import as_json
 from benchmarks._tabular.report.formats import as_markdown, as_terminal
 from benchmarks._tabular.report.sheets import Cell, Column, Sheet, number, plus_minus, short, span
@@ -111,14 +112,14 @@ def settings_lines(parts: Sequence[Part]) -> list[str]:
         grid = {name: sorted(rows[name].dropna().unique().tolist()) for name in ("alpha", "eta")}
         sizes = [span([int(n) for n in rows[name]]) for name in ("n_train", "n_valid", "n_test")]
         lines.append(
-            f"- {part.dataset}, {SAID[part.protocol]}: {len(rows)} fits; {sizes[0]} graphs to "
-            f"train, {sizes[1]} to choose by and {sizes[2]} to test; "
-            f"{rows['n_parameters'].iloc[0]:,.0f} parameters; grid `{as_json(grid)}`; training "
-            f"`{as_json(part.training)}`"
+            f"- {escape_markdown(part.dataset)}, {SAID[part.protocol]}: {len(rows)} fits; "
+            f"{sizes[0]} graphs to train, {sizes[1]} to choose by and {sizes[2]} to test; "
+            f"{rows['n_parameters'].iloc[0]:,.0f} parameters; grid {markdown_code(as_json(grid))}; "
+            f"training {markdown_code(as_json(part.training))}"
         )
     every = pd.concat([part.rows for part in parts])
-    commits = ", ".join(f"`{commit}`" for commit in every["commit"].unique())
-    return [*lines, f"- commit {commits}; {every['versions'].iloc[-1]}"]
+    commits = ", ".join(map(markdown_code, every["commit"].unique()))
+    return [*lines, f"- commit {commits}; {escape_markdown(every['versions'].iloc[-1])}"]
 
 
 def sheets_of(folder: pathlib.Path) -> tuple[list[Sheet], list[str]]:
@@ -138,7 +139,8 @@ def sheets_of(folder: pathlib.Path) -> tuple[list[Sheet], list[str]]:
     if n_left:
         lines.append(f"- {n_left} fits are left out, of folds that do not have all fits yet")
     if failed:
-        lines.append(f"- {len(failed)} of {len(rows)} fits failed, such as: {failed[0]}")
+        example = escape_markdown(failed[0])
+        lines.append(f"- {len(failed)} of {len(rows)} fits failed, such as: {example}")
     return sheets, lines
 
 
@@ -148,7 +150,7 @@ def make_report(folder: pathlib.Path) -> str:
     told = ["# Graphs", *map(as_markdown, sheets), "How it was run:", "\n".join(lines)]
     file = folder / "report.md"
     file.write_text("\n\n".join(told) + "\n")
-    printed = [f"{sheet.caption}\n\n{as_terminal(sheet, WIDTH)}" for sheet in sheets]
+    printed = [f"{printable(sheet.caption)}\n\n{as_terminal(sheet, WIDTH)}" for sheet in sheets]
     return "\n\n".join([*printed, "\n".join(lines), f"Report: {file}"])
 
 

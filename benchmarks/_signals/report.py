@@ -12,6 +12,7 @@ from benchmarks._signals import timing
 from benchmarks._signals.rows import SIGNALS
 from benchmarks._signals.sections import Section, sections_of
 from benchmarks._signals.tables import methods_sheet, paper_sheet
+from benchmarks._tabular.escaping import escape_markdown, markdown_code, printable
 from benchmarks._tabular.own import as_json
 from benchmarks._tabular.report.formats import as_markdown, as_terminal
 from benchmarks._tabular.report.sheets import Sheet
@@ -52,21 +53,22 @@ def settings_lines(section: Section) -> list[str]:
     lines = [
         f"- runs: {len(rows)}, seeds: {section.n_seeds}; {first['n_train']:,.0f} rows to train and "
         f"{first['n_test']:,.0f} to test in {first['n_classes']:.0f} classes (data "
-        f"`{first['data']}`)",
-        f"- training: `{as_json(section.training)}`",
+        f"{markdown_code(first['data'])})",
+        f"- training: {markdown_code(as_json(section.training))}",
     ]
     for name, params in section.networks.items():
         n_parameters = rows.loc[rows["network"] == name, "n_parameters"].iloc[0]
-        lines.append(f"- {name}: {n_parameters:,.0f} parameters, `{as_json(params)}`")
-    commits = ", ".join(f"`{commit}`" for commit in rows["commit"].unique())
-    return [*lines, f"- commit {commits}; {rows['versions'].iloc[-1]}"]
+        code = markdown_code(as_json(params))
+        lines.append(f"- {escape_markdown(name)}: {n_parameters:,.0f} parameters, {code}")
+    commits = ", ".join(map(markdown_code, rows["commit"].unique()))
+    return [*lines, f"- commit {commits}; {escape_markdown(rows['versions'].iloc[-1])}"]
 
 
 def as_page(report: Report, sections: Sequence[Section]) -> str:
     """A report in Markdown."""
     parts = [f"# {report.title}", CAUTION]
     for section in sections:
-        parts.append(f"## {section.dataset}")
+        parts.append(f"## {escape_markdown(section.dataset)}")
         parts += [as_markdown(sheet) for sheet in _sheets(report, section)]
         parts.append("How it was run:")
         parts.append("\n".join(settings_lines(section)))
@@ -98,7 +100,7 @@ def write_page(report: Report, folder: pathlib.Path, kind: str) -> None:
 
 
 def _printed(sheet: Sheet) -> str:
-    return f"{sheet.caption}\n\n{as_terminal(sheet, WIDTH)}"
+    return f"{printable(sheet.caption)}\n\n{as_terminal(sheet, WIDTH)}"
 
 
 def _ratios(report: Report, folder: pathlib.Path) -> Sheet | None:
@@ -129,5 +131,5 @@ def make_report(report: Report, folder: pathlib.Path) -> str:
     if ratios is not None:
         told.insert(1, _printed(ratios))
     if failed:
-        told.append(f"{len(failed)} of {len(rows)} fits failed, such as: {failed[0]}")
+        told.append(f"{len(failed)} of {len(rows)} fits failed, such as: {printable(failed[0])}")
     return "\n\n".join(told)

@@ -4,6 +4,7 @@ import sys
 import warnings
 from collections.abc import Callable
 
+from benchmarks._tabular.escaping import printable_lines
 from benchmarks._tabular.workers import LostWorkersError
 
 INTERRUPTED = "Interrupted: nothing that was finished is lost; the same command goes on."
@@ -21,15 +22,19 @@ def end_in_order(work: Callable[[], int]) -> int:
     0
     """
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_, **__: print(f"Note: {message}", file=sys.stderr)
+        warnings.showwarning = lambda message, *_, **__: _tell(f"Note: {message}")
         try:
             return work()
         except KeyboardInterrupt:
-            print(INTERRUPTED, file=sys.stderr)
+            _tell(INTERRUPTED)
             return 130
         except LostWorkersError as error:
-            print(f"Error: {error}", file=sys.stderr)
+            _tell(f"Error: {error}")
             return 1
         except (ValueError, OSError, ImportError) as error:
-            print(f"Error: {error}", file=sys.stderr)
+            _tell(f"Error: {error}")
             return 2
+
+
+def _tell(text: str) -> None:
+    print(printable_lines(text), file=sys.stderr)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from benchmarks._tabular.append_only import AppendOnly, whole_lines
+from benchmarks._tabular.escaping import printable
 
 KEY = ("dataset", "data", "splits", "split", "seed", "method", "alpha", "eta", "params")
 COLUMNS = (
@@ -56,7 +57,7 @@ def key_of(row: Mapping[str, Any], form: Form = FITS) -> Key:
 
 
 def _plain(value: Any, is_text: bool) -> str:
-    text = "" if value is None else " ".join(str(value).split())
+    text = "" if value is None else printable(str(value))
     if not is_text:
         with suppress(ValueError):
             return str(float(text))
@@ -75,14 +76,14 @@ def take_open(fits: Iterable[Any], done: set[Key], form: Form) -> list[Any]:
 
 
 def as_line(row: Mapping[str, Any], form: Form = FITS) -> str:
-    """A row as a line of CSV; line breaks within a value become blanks."""
+    """A row as a line of CSV; line breaks and control characters within a value become blanks."""
     unknown = set(row) - set(form.columns)
     if unknown:
         raise ValueError(
             f"Got a row with {sorted(unknown)}, but expected columns of {form.columns}."
         )
     values = [row.get(name) for name in form.columns]
-    one_line = [" ".join(v.split()) if isinstance(v, str) else v for v in values]
+    one_line = [printable(v) if isinstance(v, str) else v for v in values]
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(one_line)
     return text.getvalue()

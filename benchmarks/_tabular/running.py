@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from tqdm.auto import tqdm
 
+from benchmarks._tabular.escaping import printable
 from benchmarks._tabular.fits import Row, run_job
 from benchmarks._tabular.protocol import TRAINING, Job, jobs_of, splits_of
 from benchmarks._tabular.rows import Key, key_of
@@ -145,7 +146,7 @@ def run(
         for number, (cost, rows) in enumerate(crew.run(_all_jobs(wanted, plan, done, not_run))):
             file.add(row | note for row in rows)
             what = rows[-1].get("method") or rows[-1]["candidate"]
-            bar.set_postfix_str(f"{rows[-1]['dataset']} {what}", refresh=False)
+            bar.set_postfix_str(printable(f"{rows[-1]['dataset']} {what}"), refresh=False)
             if number == 0:  # the clock begins when the processes are there
                 bar.reset(total=bar.total - cost)
             else:

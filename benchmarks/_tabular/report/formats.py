@@ -1,10 +1,10 @@
 """Tables as plain text, as Markdown and as LaTeX. Text of users is escaped for each."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
+from benchmarks._tabular.escaping import escape_latex, escape_markdown, printable
 from benchmarks._tabular.report.sheets import Cell, Column, Sheet, pick
 
 TERMINAL_WIDTH = 100
@@ -12,39 +12,6 @@ TERMINAL_WIDTH = 100
 NAME_WIDTH = 20
 # What fits on a page in small print, in characters.
 PAGE_WIDTH = 96
-
-_LATEX = {
-    **{char: "\\" + char for char in "&%$#_{}"},
-    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
-    **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''"},
-    **{"±": r"$\pm$", "·": r"$\cdot$", "…": r"\ldots{}"},
-    **{"“": "``", "”": "''"},
-    # After the end of a row, a bare one would be taken as an option of it.
-    **{"[": "{[}", "*": "{*}"},
-}
-
-
-def escape_markdown(text: str) -> str:
-    r"""Text that Markdown shows as it is.
-
-    Examples
-    --------
-    >>> print(escape_markdown("<b>&_|"))
-    \<b\>\&\_\|
-    """
-    return re.sub(r"([\\`*_{}\[\]<>&|#~$!])", r"\\\1", text)
-
-
-def escape_latex(text: str) -> str:
-    r"""Text that LaTeX prints as it is.
-
-    Examples
-    --------
-    >>> print(escape_latex("50 % of a_b"))
-    50 \% of a\_b
-    """
-    text = re.sub(r"(?<![\w.])-(?=\d)", "\N{MINUS SIGN}", text)
-    return "".join(_LATEX.get(char, char) for char in text).replace("\N{MINUS SIGN}", "$-$")
 
 
 def head_of(column: Column) -> str:
@@ -72,8 +39,18 @@ def _md(cell: Cell) -> str:
 
 def as_terminal(sheet: Sheet, width: int = TERMINAL_WIDTH) -> str:
     """A plain table; columns that do not fit follow below, each part with the first column."""
-    parts = [_as_text(part) for part in split_columns(_shortened(sheet), width)]
+    parts = [_as_text(part) for part in split_columns(_shortened(_printable(sheet)), width)]
     return "\n\n".join(parts)
+
+
+def _printable(sheet: Sheet) -> Sheet:
+    """The same table without control characters, which a terminal would obey."""
+    columns = [
+        replace(column, head=printable(column.head), group=printable(column.group))
+        for column in sheet.columns
+    ]
+    rows = [[replace(cell, text=printable(cell.text)) for cell in row] for row in sheet.rows]
+    return replace(sheet, columns=columns, rows=rows)
 
 
 def _shortened(sheet: Sheet) -> Sheet:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks._tabular.escaping import printable
 from benchmarks._tabular.protocol import configs_of
 from benchmarks._tabular.report import paper
 from benchmarks._tabular.rows import AS_TEXT, COLUMNS, KEY
@@ -104,7 +105,7 @@ def one_line(text: Any) -> str:
     """
     if text is None or text is pd.NA or (isinstance(text, float) and math.isnan(text)):
         return ""
-    return " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
+    return printable(str(text))
 
 
 def _numbers(column: pd.Series) -> np.ndarray:

@@ -14,6 +14,7 @@ import pandas as pd
 from markupsafe import Markup
 from matplotlib.colors import to_hex
 
+from benchmarks._tabular.escaping import escape_markdown, printable
 from benchmarks._tabular.report import tables
 from benchmarks._tabular.report.figures import COLOURS
 from benchmarks._tabular.report.findings import Findings, find, lead
@@ -22,7 +23,6 @@ from benchmarks._tabular.report.formats import (
     as_latex,
     as_markdown,
     as_terminal,
-    escape_markdown,
 )
 from benchmarks._tabular.report.results import label_of
 from benchmarks._tabular.report.sections import Section, error_sheet, make_sections
@@ -121,7 +121,7 @@ def to_markdown(found: Findings, sections: Sequence[Section]) -> str:
 
 def to_latex(found: Findings, sections: Sequence[Section]) -> str:
     r"""The tables as LaTeX, for an ``\input``."""
-    parts = [_LATEX_HEAD, *(f"% {sentence}" for sentence in lead(found))]
+    parts = [_LATEX_HEAD, *(f"% {printable(sentence)}" for sentence in lead(found))]
     for section in sections:
         for sheet in section.sheets:
             parts += map(as_latex, _apart(sheet) if sheet.name == "errors" else [sheet])
