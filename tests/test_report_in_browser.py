@@ -32,9 +32,14 @@ class Visit:
         self.messages, self.requests = [], []
         self.page.on("console", lambda message: self.messages.append(message.text))
         self.page.on("pageerror", lambda error: self.messages.append(str(error)))
+        self.page.on("dialog", self._dismiss)
         self.context.route("**/*", self._decide)
         self.address = path.as_uri()
         self.page.goto(self.address)
+
+    def _dismiss(self, dialog):
+        self.messages.append(f"{dialog.type}: {dialog.message}")
+        dialog.dismiss()
 
     def _decide(self, route):
         if route.request.url == self.address:
@@ -61,12 +66,14 @@ def test_nothing_goes_wrong_and_no_request_leaves_the_page(visit):
     assert visit.requests == []
 
 
-def test_the_watch_notices_a_request_and_a_message(browser, tmp_path):
+def test_the_watch_notices_a_request_a_message_and_a_dialog(browser, tmp_path):
     path = tmp_path / "bad.html"
-    path.write_text("<img src='http://127.0.0.1:9/x.png'><script>nothing.here</script>")
+    scripts = "<script>alert('look')</script><script>nothing.here</script>"
+    path.write_text(f"<img src='http://127.0.0.1:9/x.png'>{scripts}")
     visit = Visit(browser, path, "wide", "light")
     try:
         assert visit.requests == ["http://127.0.0.1:9/x.png"]
+        assert "alert: look" in visit.messages
         assert any("nothing is not defined" in message for message in visit.messages)
     finally:
         visit.context.close()
