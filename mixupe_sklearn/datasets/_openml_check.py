@@ -7,12 +7,14 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
-from xml.etree import ElementTree
+from xml.etree import ElementTree  # nosec B405: its types, and to write; defusedxml reads
 
 CLASSIFICATION = "1"
 # Ways to split that give rows to train on and others to test on.
 PROCEDURES = {"crossvalidation", "leaveoneout", "holdout", "holdout_ordered", "customholdout"}
 PROCEDURES |= {"bootstrapping", "subsampling"}
+# A number as OpenML counts: other digits than these, or thousands of them, are none.
+NUMBER = re.compile("[0-9]{1,18}")
 # A name in a list: quoted in one way or the other, or up to the next comma.
 NAME = re.compile(r"""\s*(?:'([^']*)'|"([^"]*)"|([^,]+?))\s*(?:,|$)""")
 
@@ -61,6 +63,9 @@ class FeaturesFile:
 def parse_xml(content: bytes, name: str) -> ElementTree.Element:
     """The outermost element, which must have this name.
 
+    A document type is refused, as OpenML's files have none: it could define entities that grow
+    without end, or that name files of this machine.
+
     Examples
     --------
     >>> parse_xml(b"<a><b/></a>", "a").tag
@@ -71,13 +76,26 @@ def parse_xml(content: bytes, name: str) -> ElementTree.Element:
     """
     refuse_html(content)
     try:
-        root = ElementTree.fromstring(content)
+        root = _defusedxml().fromstring(content, forbid_dtd=True)
     except ElementTree.ParseError as error:
         raise FaultError(f"no whole XML ({error})") from None
+    except ValueError as error:  # an encoding that nobody knows, or what defusedxml forbids
+        raise FaultError(f"XML that is not read for safety ({first_line(error)})") from None
     found = root.tag.rpartition("}")[2]
     if found != name:
         raise FaultError(f"an XML file of <{found}>, but expected <{name}>")
     return root
+
+
+def _defusedxml() -> Any:
+    """A reader of XML without entities and document types, imported when there is XML to read."""
+    try:
+        return importlib.import_module("defusedxml.ElementTree")
+    except ImportError as error:
+        raise ImportError(
+            "Got no module 'defusedxml', but data of OpenML needs it: pip install "
+            "mixupe-sklearn[openml]."
+        ) from error
 
 
 def refuse_html(content: bytes) -> None:
@@ -107,7 +125,7 @@ def _check_number(node: ElementTree.Element, path: str, number: int) -> None:
 
 
 def _whole(text: str | None) -> int | None:
-    return int(text) if text and text.isdigit() else None
+    return int(text) if text and NUMBER.fullmatch(text) else None
 
 
 def read_task(content: bytes, task_id: int) -> TaskFile:
@@ -135,7 +153,7 @@ def read_task(content: bytes, task_id: int) -> TaskFile:
     if way and way not in PROCEDURES:
         return TaskFile(kind, kind_name, 0, "", "", way, None, None)
     data_id = _needed(data, "data_set/data_set_id")
-    if not data_id.isdigit():
+    if not NUMBER.fullmatch(data_id):
         raise FaultError(f"its data set has the number {data_id!r}")
     return TaskFile(
         kind=kind,
@@ -184,7 +202,7 @@ def names_in(text: str, columns: Collection[str]) -> list[str]:
 
 def without_parquet(content: bytes) -> bytes:
     """The same description without an address of a parquet file."""
-    root = ElementTree.fromstring(content)
+    root = parse_xml(content, "data_set_description")
     for node in root.findall("{*}parquet_url"):
         root.remove(node)
     ElementTree.register_namespace("oml", "http://openml.org/openml")  # the client wants this name
@@ -218,7 +236,7 @@ def read_n_rows(content: bytes) -> int | None:
         if child_text(node, "name") == "NumberOfInstances":
             try:
                 return int(float(child_text(node, "value") or ""))
-            except ValueError:
+            except (ValueError, OverflowError):  # no number, or infinity
                 return None
     return None
 
@@ -228,7 +246,7 @@ def read_suite(content: bytes, suite_id: int) -> list[int]:
     root = parse_xml(content, "study")
     _check_number(root, "id", suite_id)
     texts = [(node.text or "").strip() for node in root.findall("{*}tasks/{*}task_id")]
-    if not texts or not all(text.isdigit() for text in texts):
+    if not texts or not all(map(NUMBER.fullmatch, texts)):
         raise FaultError("it lists no tasks")
     return [int(text) for text in texts]
 

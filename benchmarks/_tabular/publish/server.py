@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
-from xml.etree import ElementTree
-from xml.parsers.expat import ExpatError
+from xml.parsers.expat import ExpatError  # nosec B406: the error alone, which the client raises
 
 import openml
 import requests
 import urllib3
+
+from mixupe_sklearn.datasets._openml_check import FaultError, parse_xml
 
 KEY_VARIABLE = "OPENML_API_KEY"
 # OpenML's codes for no key, a wrong key, and a key that may only read; and that of an empty list.
@@ -142,11 +143,9 @@ def _refusal(status: int, text: str) -> Refused:
 def _texts(text: str, name: str, path: str) -> list[str]:
     """Texts of some elements in an answer, whose outermost element must have a name."""
     try:
-        root = ElementTree.fromstring(text)
-    except ElementTree.ParseError as error:
-        raise ValueError(f"Got no whole XML ({error}).") from None
-    if root.tag.rpartition("}")[2] != name:
-        raise ValueError(f"Got XML of {root.tag}, but expected {name}.")
+        root = parse_xml(text.encode(), name)
+    except FaultError as fault:
+        raise ValueError(f"Got {fault}, but expected an answer of OpenML's.") from None
     return [node.text or "" for node in root.findall(f"{{*}}{path}")]
 
 
