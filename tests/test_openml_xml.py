@@ -4,6 +4,7 @@ import os
 import pickle
 
 import pytest
+import xmltodict
 from openml_server import API, Answer, instead
 
 from benchmarks._tabular.publish.server import Refused, Server, understood
@@ -62,8 +63,6 @@ def test_an_answer_to_what_was_published_is_read_as_safely(kind, running):
 
 @pytest.mark.parametrize("kind", ["billion laughs", "quadratic", "a file", "a parameter"])
 def test_the_client_expands_no_entities_either(kind):
-    import xmltodict
-
     with pytest.raises(Refused), understood():
         xmltodict.parse(HOSTILE[kind])
 

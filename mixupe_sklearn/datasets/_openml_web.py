@@ -1,11 +1,13 @@
 """One file from a server: within a time limit, checked, and asked for again where that may help."""
 
 import importlib
+import ipaddress
 import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 from mixupe_sklearn.datasets._openml_check import FaultError, child_text, parse_xml
 
@@ -16,6 +18,9 @@ PASSING = (408, 425, 429)
 # OpenML's own number for a database that it cannot reach at the moment.
 BUSY_DATABASE = "107"
 PIECE = 2**16
+# More is taken for a server that means harm: the largest tables there have a fraction of it.
+MOST_BYTES = 2**31
+MOST_REDIRECTS = 5
 TOO_SLOW = "no whole answer within {:g} s"
 
 
@@ -27,23 +32,67 @@ class OutOfReachError(Exception):
     """No usable answer after the last try; says how often and how long it was tried."""
 
 
+def is_loopback(url: str) -> bool:
+    """Whether an address is on this machine.
+
+    Examples
+    --------
+    >>> is_loopback("http://127.0.0.1:80/x"), is_loopback("https://www.openml.org")
+    (True, False)
+    """
+    name = _parts(url).hostname or ""
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost" or name.endswith(".localhost")
+
+
+def may_ask(url: str, server: str) -> bool:
+    """Whether an address that a server names is asked: its own, or others by https.
+
+    A server elsewhere may not send us to a service on this machine.
+
+    Examples
+    --------
+    >>> may_ask("https://data.openml.org/61.pq", "https://www.openml.org")
+    True
+    >>> may_ask("file:///etc/passwd", "https://www.openml.org")
+    False
+    """
+    own, asked = _parts(server), _parts(url)
+    if (asked.scheme, asked.netloc) == (own.scheme, own.netloc):
+        return True
+    if is_loopback(url):
+        return is_loopback(server) and asked.scheme in ("http", "https")
+    return asked.scheme == "https"
+
+
+def _parts(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:  # such as brackets that do not close
+        return urlsplit("")
+
+
 def fetch(
     url: str,
     check: Callable[[bytes], Any],
     *,
+    server: str,
     timeout: float,
     n_tries: int,
     query: Mapping[str, str] | None = None,
 ) -> bytes:
     """The content of an address, once it passes a check that raises ``FaultError`` otherwise.
 
-    ``timeout`` limits one try, from looking up the name to the last byte. What ``query`` holds
-    (a key) is sent, and is never part of a message.
+    ``server`` is who named the address: see :func:`may_ask`. ``timeout`` limits one try, from
+    looking up the name to the last byte. What ``query`` holds (a key) is sent, and is never part
+    of a message.
     """
     start = time.monotonic()
     for number in range(1, n_tries + 1):
         try:
-            content = _within(timeout, lambda: _ask(url, query or {}, timeout))
+            content = _within(timeout, lambda: _ask(url, server, query or {}, timeout))
             check(content)
             return content
         except RefusedError as refusal:
@@ -78,28 +127,52 @@ def _within(seconds: float, call: Callable[[], bytes]) -> bytes:
     return content
 
 
-def _ask(url: str, query: Mapping[str, str], timeout: float) -> bytes:
+def _ask(url: str, server: str, query: Mapping[str, str], timeout: float) -> bytes:
+    """Ask, and follow where the answer points, without the key."""
+    deadline = time.monotonic() + timeout
+    for _ in range(MOST_REDIRECTS + 1):
+        if not may_ask(url, server):
+            raise RefusedError(f"it points to {url!r}, which is not asked: it has no https")
+        status, reason, target, content = _ask_once(url, query, timeout, deadline)
+        if target is None:
+            _check_status(status, reason, content)
+            return content
+        url, query = urljoin(url, target), {}
+    raise RefusedError(f"it points elsewhere more than {MOST_REDIRECTS} times")
+
+
+def _ask_once(
+    url: str, query: Mapping[str, str], timeout: float, deadline: float
+) -> tuple[int, str, str | None, bytes]:
+    """Status, reason, where else to look, and the content of an answer."""
     requests: Any = importlib.import_module("requests")
     urllib3: Any = importlib.import_module("urllib3")
     # Checksums are of the plain bytes. urllib3 itself counts them against Content-Length.
     headers = {"Accept-Encoding": "identity", "User-Agent": "mixupe-sklearn"}
-    deadline = time.monotonic() + timeout
     try:
         with requests.get(
-            url, params=dict(query), headers=headers, timeout=timeout, stream=True
+            url,
+            params=dict(query),
+            headers=headers,
+            timeout=timeout,
+            stream=True,
+            allow_redirects=False,  # the next address is looked at first
         ) as response:
             content = _body(response.raw, deadline)
     except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
         # Not chained: the text of these errors holds the address with the user's key.
         raise FaultError(_phrase(error, timeout)) from None
-    _check_status(response.status_code, response.reason, content)
-    return content
+    target = response.headers["location"] if response.is_redirect else None
+    return response.status_code, response.reason, target, content
 
 
 def _body(raw: Any, deadline: float) -> bytes:
-    pieces = []
+    pieces, n_bytes = [], 0
     while piece := raw.read1(PIECE):
         pieces.append(piece)
+        n_bytes += len(piece)
+        if n_bytes > MOST_BYTES:
+            raise RefusedError(f"it sends more than {MOST_BYTES:,} bytes")
         if time.monotonic() > deadline:
             raise TimeoutError  # nobody waits for it any more
     return b"".join(pieces)

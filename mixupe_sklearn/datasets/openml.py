@@ -20,7 +20,12 @@ from mixupe_sklearn.datasets._openml_cache import (
     server_folder,
 )
 from mixupe_sklearn.datasets._openml_read import dataset_table, suite_tasks, task_table
-from mixupe_sklearn.datasets._openml_web import OutOfReachError, RefusedError, fetch
+from mixupe_sklearn.datasets._openml_web import (
+    OutOfReachError,
+    RefusedError,
+    fetch,
+    is_loopback,
+)
 from mixupe_sklearn.datasets._table import Table
 
 Result = TypeVar("Result")
@@ -294,7 +299,10 @@ def _asker(openml: Any, server: str, options: _Options) -> Callable[..., bytes]:
     base = server.partition("/api/")[0]
 
     def ask(url: str, check: Callable[[bytes], Any]) -> bytes:
-        query = {"api_key": key} if key and url.startswith(f"{base}/") else {}
-        return fetch(url, check, timeout=options.timeout, n_tries=options.n_tries, query=query)
+        # Nobody on the way is to read the key, and no other server is to get it.
+        is_safe = url.startswith(f"{base}/") and (url.startswith("https://") or is_loopback(url))
+        query = {"api_key": key} if key and is_safe else {}
+        how: dict[str, Any] = {"timeout": options.timeout, "n_tries": options.n_tries}
+        return fetch(url, check, server=base, query=query, **how)
 
     return ask

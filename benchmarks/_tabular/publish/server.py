@@ -18,12 +18,14 @@ import requests
 import urllib3
 
 from mixupe_sklearn.datasets._openml_check import FaultError, parse_xml
+from mixupe_sklearn.datasets._openml_web import is_loopback
 
 KEY_VARIABLE = "OPENML_API_KEY"
 # OpenML's codes for no key, a wrong key, and a key that may only read; and that of an empty list.
 KEY_CODES, NO_RUNS = (102, 103, 104), 512
 PIECE = 2**16
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
+# An answer to what was sent is a few lines.
+MOST_BYTES = 2**24
 
 
 class Refused(Exception):  # noqa: N818
@@ -105,6 +107,8 @@ class Server:
             deadline, parts = time.monotonic() + self.timeout, []
             while part := response.raw.read1(PIECE):
                 parts.append(part)
+                if sum(map(len, parts)) > MOST_BYTES:
+                    raise Refused(f"an answer of more than {MOST_BYTES:,} bytes", is_sure=False)
                 if time.monotonic() > deadline:
                     raise requests.Timeout
         return response.status_code, b"".join(parts).decode("utf-8", errors="replace")
@@ -168,7 +172,7 @@ def checked_address(server: str | None) -> str:
     """
     url = (openml.config.server if server is None else server).rstrip("/")
     parts = urlsplit(url)
-    is_private = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
+    is_private = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(url))
     if not is_private or "/api/" not in f"{parts.path}/":
         raise ValueError(
             f"Got server={url!r}, but expected the address of an OpenML interface that begins with "
