@@ -46,7 +46,7 @@ FLOORS = [
         *("modules.mlp", "modules._parts", "modules._attention"),
         *("_signals", "_signals.augment", "_signals.pixels", "_signals.picture_folders"),
         *("_signals.sound_files", "datasets._pickles", "_graphs", "_graphs.forms"),
-        "datasets.graphs",
+        *("datasets.graphs", "datasets._unpacking"),
     ],
     [
         *("modules.embedded_mlp", "modules.lenet", "modules.vgg", "modules.preact_resnet"),

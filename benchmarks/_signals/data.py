@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.datasets import load_digits
 
+from mixupe_sklearn.datasets._unpacking import check_growth
 from mixupe_sklearn.datasets.images import (
     ImageSplits,
     load_cifar,
@@ -132,6 +133,8 @@ def _from_splits(name: str, splits: ImageSplits) -> Signals:
 def load_npz(path: pathlib.Path) -> Signals:
     """Pictures of an ``.npz`` file with the arrays x_train, y_train, x_test and y_test."""
     try:
+        with zipfile.ZipFile(path) as archive:
+            check_growth(sum(member.file_size for member in archive.infolist()), path)
         with np.load(path, allow_pickle=False) as file:
             found = {name: file[name] for name in ARRAYS if name in file}
     except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:

@@ -15,6 +15,8 @@ PROCEDURES = {"crossvalidation", "leaveoneout", "holdout", "holdout_ordered", "c
 PROCEDURES |= {"bootstrapping", "subsampling"}
 # A number as OpenML counts: other digits than these, or thousands of them, are none.
 NUMBER = re.compile("[0-9]{1,18}")
+# A table of more values is not taken for one: a few bytes of parquet can stand for as many.
+MOST_CELLS = 10**9
 # A name in a list: quoted in one way or the other, or up to the next comma.
 NAME = re.compile(r"""\s*(?:'([^']*)'|"([^"]*)"|([^,]+?))\s*(?:,|$)""")
 
@@ -273,6 +275,9 @@ def check_parquet(content: bytes, told_rows: int | None, told_columns: int) -> N
     parquet: Any = importlib.import_module("pyarrow.parquet")
     pyarrow: Any = importlib.import_module("pyarrow")
     try:
+        told = parquet.read_metadata(io.BytesIO(content))
+        if told.num_rows * told.num_columns > MOST_CELLS:
+            raise FaultError(f"it has {told.num_rows} rows of {told.num_columns} columns")
         table = parquet.read_table(io.BytesIO(content))
     except (pyarrow.ArrowException, OSError) as error:
         raise FaultError(f"no whole parquet file ({first_line(error)})") from None

@@ -1,17 +1,12 @@
 """A user's own table: a CSV file whose delimiter, encoding, holes and types are found out."""
 
-import bz2
 import csv
 import difflib
-import gzip
 import io
 import itertools
-import lzma
 import os
 import re
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,6 +17,7 @@ from pandas.api.types import is_numeric_dtype  # truth values are numbers to it
 
 from mixupe_sklearn._checks import warn_user
 from mixupe_sklearn.datasets._table import Table
+from mixupe_sklearn.datasets._unpacking import DAMAGED, short_name, unpacked
 
 DELIMITERS = (",", ";", "\t", "|")
 # Words for holes, whatever their case, besides those that pandas knows.
@@ -37,9 +33,6 @@ DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d*)?([eE][+-]?\d+)?"
 THOUSANDS = re.compile(r"\.\d{3}[.,]")
 # Control characters that no text has.
 CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
-_OPENERS: dict[str, Callable] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-_DAMAGED: tuple[type[Exception], ...] = (EOFError, RuntimeError, zlib.error, lzma.LZMAError)
-_DAMAGED += (gzip.BadGzipFile, zipfile.BadZipFile)
 
 
 def read_csv(path: str | os.PathLike, target: str, *, name: str | None = None) -> Table:
@@ -49,10 +42,11 @@ def read_csv(path: str | os.PathLike, target: str, *, name: str | None = None) -
     ----------
     path : str or path
         A file with a line of column names, and fields separated by commas, semicolons, tabs or
-        bars; also compressed (``.gz``, ``.xz``, ``.bz2``, or ``.zip`` with one file in it). Text
-        is UTF-8 or, with a byte order mark, UTF-16; else Windows-1252, with a warning. A line
-        ``sep=;`` above the names tells the delimiter. Numbers may have a decimal comma where no
-        comma separates fields; a column with decimal commas and points is text, with a warning.
+        bars; also compressed (``.gz``, ``.xz``, ``.bz2``, or ``.zip`` with one file in it), but
+        not to less than a hundredth where it holds more than 256 MiB. Text is UTF-8 or, with a
+        byte order mark, UTF-16; else Windows-1252, with a warning. A line ``sep=;`` above the
+        names tells the delimiter. Numbers may have a decimal comma where no comma separates
+        fields; a column with decimal commas and points is text, with a warning.
     target : str
         The column with the classes.
     name : str or None, default=None
@@ -85,7 +79,7 @@ def read_csv(path: str | os.PathLike, target: str, *, name: str | None = None) -
     written = _written(text, delimiter, names, target, path)
     frame = _read(text, delimiter, names, path)
     X, y = _split_off(frame, target, written, path)
-    return Table(_short_name(path) if name is None else name, X, y, "csv")
+    return Table(short_name(path) if name is None else name, X, y, "csv")
 
 
 def _content(path: Path) -> bytes:
@@ -97,8 +91,8 @@ def _content(path: Path) -> bytes:
     if path.is_dir():
         raise IsADirectoryError(f"Got path={str(path)!r}, a folder, but expected a file in it.")
     try:
-        return _unpacked(path)
-    except _DAMAGED as error:
+        return unpacked(path)
+    except DAMAGED as error:
         raise ValueError(
             f"Got path={str(path)!r}, but expected a whole {path.suffix} file: {error}."
         ) from error
@@ -106,23 +100,6 @@ def _content(path: Path) -> bytes:
         raise OSError(
             f"Got path={str(path)!r}, but expected a file that can be read: {error.strerror}."
         ) from error
-
-
-def _unpacked(path: Path) -> bytes:
-    kind = path.suffix.lower()
-    if kind != ".zip":
-        with _OPENERS.get(kind, open)(path, "rb") as file:
-            return file.read()
-    with zipfile.ZipFile(path) as archive:
-        # Archives from macOS hold a hidden twin of each file.
-        is_file = re.compile("(?!__MACOSX/).*[^/]").fullmatch
-        members = list(filter(is_file, archive.namelist()))
-        if len(members) != 1:
-            raise ValueError(
-                f"Got path={str(path)!r} with {len(members)} files in it, but expected one; unpack "
-                f"it and name the file."
-            )
-        return archive.read(members[0])
 
 
 def _decoded(content: bytes, path: Path) -> str:
@@ -393,7 +370,3 @@ def _is_amount(column: pd.Series, n_different: int) -> bool:
     if _is_whole(column):
         return n_different > max(MOST_WHOLE, len(column) / 10)
     return n_different > min(MOST_FRACTIONS, max(2, len(column) / 2))
-
-
-def _short_name(path: Path) -> str:
-    return Path(path.stem).stem if path.suffix.lower() in (*_OPENERS, ".zip") else path.stem

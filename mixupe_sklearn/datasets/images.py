@@ -3,16 +3,18 @@
 Nothing is downloaded: unpack a set, and name its folder.
 """
 
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.io import loadmat
+from scipy.io import loadmat, whosmat
 
 from mixupe_sklearn._signals.picture_folders import list_folder
 from mixupe_sklearn.datasets._pickles import unpickle_arrays
+from mixupe_sklearn.datasets._unpacking import check_growth
 
 
 class ImageSplits(NamedTuple):
@@ -153,7 +155,7 @@ https://www.cs.toronto.edu/~kriz/cifar.html (the Python version).
 
 def _cifar_part(path: Path, kind: _Cifar) -> tuple[np.ndarray, np.ndarray]:
     content = _unpickled(path, kind.layout)
-    X, y = np.asarray(_found(content, b"data")), np.asarray(_found(content, kind.labels))
+    X, y = _as_array(_found(content, b"data")), _as_array(_found(content, kind.labels))
     is_good = X.dtype == np.uint8 and X.ndim == 2 and X.shape[1] == 3072
     if not is_good or y.shape != X.shape[:1] or not len(y) or y.dtype.kind not in "iu":
         raise ValueError(
@@ -162,6 +164,12 @@ def _cifar_part(path: Path, kind: _Cifar) -> tuple[np.ndarray, np.ndarray]:
             f"{kind.layout.title}."
         )
     return np.ascontiguousarray(X.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), y.astype(np.int64)
+
+
+def _as_array(value: Any) -> np.ndarray:
+    """An array, or a flat list as one: lists in lists may stand for more than memory holds."""
+    is_flat = isinstance(value, list) and not any(isinstance(one, list | tuple) for one in value)
+    return np.asarray(value) if is_flat or isinstance(value, np.ndarray) else np.empty(0, object)
 
 
 def _found(content: dict, key: bytes) -> Any:
@@ -210,6 +218,9 @@ def _svhn_part(path: Path) -> tuple[np.ndarray, np.ndarray]:
     if not path.is_file():
         raise SVHN.missing(path)
     try:
+        for name, shape, kind in whosmat(path):  # what it says of itself, before it is expanded
+            if name in ("X", "y"):
+                _check_told(name, shape, kind, path)
         content = loadmat(path, variable_names=["X", "y"])
         X, y = content["X"], content["y"].ravel().astype(np.int64)
     except Exception as error:  # damaged files raise whatever their bytes happen to mean
@@ -224,6 +235,12 @@ def _svhn_part(path: Path) -> tuple[np.ndarray, np.ndarray]:
             f"(32, 32, 3, n) and n labels, as in {SVHN.title}."
         )
     return np.ascontiguousarray(np.moveaxis(X, 3, 0)), y % 10
+
+
+def _check_told(name: str, shape: tuple[int, ...], kind: str, path: Path) -> None:
+    if kind not in ("double", "single") and "int" not in kind:
+        raise ValueError(f"{name} is of the kind {kind}")
+    check_growth(math.prod(shape), path)
 
 
 def load_tiny_imagenet(folder: str | os.PathLike) -> ImageSplits:
@@ -262,12 +279,23 @@ def load_tiny_imagenet(folder: str | os.PathLike) -> ImageSplits:
     X_train, names = list_folder(path / "train", "folder")
     classes, y_train = np.unique(names, return_inverse=True)
     rows = [line.split("\t")[:2] for line in notes.read_text().splitlines() if line.strip()]
+    strange = next((row[0] for row in rows if not _is_plain(row[0])), None)
+    if strange is not None:
+        raise ValueError(
+            f"Got the picture {strange!r} in {str(notes)!r}, but expected names of files without a "
+            f"folder."
+        )
     X_test = [path / "val" / "images" / row[0] for row in rows]
     gone = next((file for file in X_test if not file.is_file()), None)
     if gone is not None or not rows:
         raise TINY_IMAGENET.missing(gone or path / "val" / "images")
     y_test = _positions([row[-1] for row in rows], classes, notes)
     return ImageSplits(X_train, y_train, X_test, y_test, classes)
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a name cannot lead out of the folder that it is looked for in."""
+    return name not in ("", ".", "..") and not set(name) & set("/\\:\0")
 
 
 def load_image_folder(folder: str | os.PathLike) -> ImageSplits:
