@@ -37,6 +37,7 @@ FLOORS = [
             "_mixing",
             "_penalty",
             "_checks",
+            "_figure_text",
             "_forward",
             "_loading",
             "_random",

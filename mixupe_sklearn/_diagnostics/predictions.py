@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from mixupe_sklearn._checks import Number, Rule, check_rules
 from mixupe_sklearn._diagnostics.axes import COLOURS, FAINT, line_style, new_axes, tidy
 from mixupe_sklearn._diagnostics.records import by_name
+from mixupe_sklearn._figure_text import plain_label
 
 _RULES: dict[str, Rule] = {"n_bins": Number("a whole number >= 1", low=1, integer=True)}
 _RULES_OF_GRID: dict[str, Rule] = {
@@ -306,9 +307,10 @@ def plot_decision_boundary(
     )
     for label, colour in zip(classes, colours, strict=True):
         own = rows[y == label]
-        axes.scatter(*own.T, s=18, color=colour, edgecolor="white", linewidth=0.5, label=label)
+        named = {"color": colour, "label": plain_label(label)}
+        axes.scatter(*own.T, s=18, edgecolor="white", linewidth=0.5, **named)
     axes.legend(frameon=False)
-    tidy(axes, x=axes.get_xlabel(), y=axes.get_ylabel())
+    tidy(axes, x=plain_label(axes.get_xlabel()), y=plain_label(axes.get_ylabel()))
     axes.grid(False)
     return display
 

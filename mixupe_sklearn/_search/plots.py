@@ -7,6 +7,7 @@ import numpy as np
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
+from mixupe_sklearn._figure_text import plain_label
 from mixupe_sklearn._search.storage import quiet
 from mixupe_sklearn._search.study import live_trials
 
@@ -81,7 +82,7 @@ def _new_figure(n_panels: int) -> Any:
 
 
 def _short(name: str) -> str:
-    return name.split("__")[-1]
+    return plain_label(name.split("__")[-1])
 
 
 def _axes_of_map(trials: Sequence[FrozenTrial], params: Any) -> tuple[str, str]:
