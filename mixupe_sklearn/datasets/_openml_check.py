@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
-from xml.etree import ElementTree  # nosec B405: its types, and to write; defusedxml reads
+from xml.etree import ElementTree  # nosec B405 # its types, and to write; defusedxml reads
 
 CLASSIFICATION = "1"
 # Ways to split that give rows to train on and others to test on.

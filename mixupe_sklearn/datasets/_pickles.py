@@ -1,6 +1,6 @@
 """Pickles that others made, read without trust: a pickle may name any function to call."""
 
-import pickle
+import pickle  # nosec B403 # its reader, held to a short list of names
 from importlib import import_module
 from pathlib import Path
 from typing import Any

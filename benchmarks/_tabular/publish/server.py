@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
-from xml.parsers.expat import ExpatError  # nosec B406: the error alone, which the client raises
+from xml.parsers.expat import ExpatError  # nosec B406 # the error alone, which the client raises
 
 import openml
 import requests
