@@ -13,6 +13,8 @@ check: .venv/dev .venv-wheel/checked
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/bandit -q -r mixupe_sklearn benchmarks -c pyproject.toml
+	$(BIN)/python .ci/audit.py
 
 format: .venv/dev
 	$(BIN)/ruff check --fix .

@@ -27,7 +27,7 @@ from benchmarks._tabular.report.formats import (
 from benchmarks._tabular.report.results import label_of
 from benchmarks._tabular.report.sections import Section, error_sheet, make_sections
 from benchmarks._tabular.report.sheets import Column, Sheet, pick, without
-from benchmarks._tabular.report.styles import Style, styles_of, variables
+from benchmarks._tabular.report.styles import styles_of, variables
 from benchmarks._tabular.report.svg import key_svg
 
 TITLE = "MixupE on tables: benchmark report"
@@ -154,14 +154,10 @@ def to_html(found: Findings, sections: Sequence[Section]) -> str:
         sections=sections,
         light=light,
         dark=dark,
-        keys={name: _key(style) for name, style in styles.items()},
+        keys={name: key_svg(style) for name, style in styles.items()},
         label_of=label_of,
         colours=[to_hex(COLOURS(share)) for share in (0.0, 0.25, 0.5, 0.75, 1.0)],
     )
-
-
-def _key(style: Style) -> Markup:
-    return Markup(key_svg(style))  # nosec B704 # made of our own colours and markers alone
 
 
 def _template() -> jinja2.Template:
