@@ -16,7 +16,7 @@ from mixupe_sklearn._callbacks import Progress
 from mixupe_sklearn._checked import CheckedRows
 from mixupe_sklearn._checks import is_same, warn_user
 from mixupe_sklearn._hardware import gradients_on, resolve_device
-from mixupe_sklearn._inputs import Rows, check_finite, mean_of_rows
+from mixupe_sklearn._inputs import OutOfRangeError, Rows, check_finite, mean_of_rows
 from mixupe_sklearn._members import Exam, train_members
 from mixupe_sklearn._predicting import n_module_outputs, predicted
 from mixupe_sklearn._processes import is_main
@@ -358,10 +358,15 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
 
     def _predicted(self, X, finish) -> Any:
         """What ``finish`` makes of the logits of a user's rows, a chunk of them at a time."""
-        check_is_fitted(self, "net_")
+        if not hasattr(self, "net_"):
+            check_is_fitted(self, "net_")  # raises; it is slow where all is well
         X = self._validate_rows(X, reset=False)
-        check_finite(X, getattr(self, "feature_names_in_", None))
-        return predicted(self.nets_, X, self.X_mean_, finish)
+        try:
+            return predicted(self.nets_, X, self.X_mean_, finish)
+        except OutOfRangeError:
+            # Only now: rows that are finite when centred hold neither NaN nor infinity.
+            check_finite(X, getattr(self, "feature_names_in_", None))
+            raise
 
     def _member_means(self, logits) -> np.ndarray:
         """What each member predicts, (n_members, n_rows, n_outputs), from all logits."""
@@ -370,8 +375,8 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
 
     def _mean(self, logits) -> np.ndarray:
         """What the members predict together, (n_rows, n_outputs)."""
+        if len(self.nets_) == 1:
+            return self.net_.criterion_.predicted_mean(logits[0]).numpy()
         means = self._member_means(logits)
-        if len(means) == 1:
-            return means[0]
         # One after the other: a product's last bits would depend on how many rows there are.
         return sum(weight * own for weight, own in zip(self.member_weights_, means, strict=True))

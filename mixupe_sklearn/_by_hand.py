@@ -52,21 +52,27 @@ def is_plain(module: nn.Module) -> bool:
     """Whether a module is one of our MLPs as it is made, without dropout and BatchNorm."""
     if type(module) is not MLP:
         return False
-    stages: list[Any] = list(module.stages)
-    *hidden, last = stages
-    if not all(type(stage) is nn.Sequential and len(stage) == 2 for stage in hidden):
+    # Parts are taken from torch's own dicts: this is asked again with every row to predict.
+    *hidden, last = module.stages._modules.values()
+    if not all(type(stage) is nn.Sequential and len(stage._modules) == 2 for stage in hidden):
         return False
-    layers = [*(stage[0] for stage in hidden), last]
-    activations = [stage[1] for stage in hidden]
-    # A user may have exchanged a layer, tied two, or taken a bias away.
-    n_weights = sum(2 if layer.bias is not None else 1 for layer in layers if _is_linear(layer))
+    pairs = [tuple(stage._modules.values()) for stage in hidden]
+    layers = [*(layer for layer, _ in pairs), last]
+    activations = [activation for _, activation in pairs]
+    # A user may have exchanged a layer, tied two, taken a bias away, or added a weight.
+    if not all(_is_linear(layer) for layer in layers) or len(module._modules) > 1:
+        return False
+    owners = [module, module.stages, *hidden, *activations]
+    weights = [weight for layer in layers for weight in layer._parameters.values()]
     return (
-        all(_is_linear(layer) for layer in layers)
-        and len({layer.bias is None for layer in layers}) == 1
+        len({layer._parameters["bias"] is None for layer in layers}) == 1
         and len({type(activation) for activation in activations}) <= 1
         and all(type(activation) in ACTIVATIONS for activation in activations)
         and all(getattr(activation, "approximate", "none") == "none" for activation in activations)
-        and len(list(module.parameters())) == n_weights
+        and len(weights) == 2 * len(layers)
+        and len({id(weight) for weight in weights if weight is not None})
+        == sum(weight is not None for weight in weights)
+        and not any(owner._parameters for owner in owners)
     )
 
 

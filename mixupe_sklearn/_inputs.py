@@ -10,7 +10,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from mixupe_sklearn._batches import SMALL_COPY, CentredRows, centre, is_mapped
+from mixupe_sklearn._batches import NUMPY_TYPES, SMALL_COPY, CentredRows, centre, is_mapped
 
 CURE = "for instance with mixupe_sklearn.make_preprocessor() in a Pipeline"
 # What a chunk of rows may have at predict: rows, and entries (16 MiB of float32).
@@ -110,7 +110,7 @@ def check_finite(X: Any, names: Any = None, input_name: str = "X") -> None:
     values = X.data if sparse.issparse(X) else X
     # The sum is finite in all but odd cases, and needs no array of flags.
     with np.errstate(all="ignore"):
-        if np.isfinite(np.sum(values, dtype=np.float64)) or np.isfinite(values).all():
+        if math.isfinite(values.sum(dtype=np.float64)) or np.isfinite(values).all():
             return
     has_nan = bool(np.isnan(values).any())
     is_bad = np.isnan if has_nan else np.isinf
@@ -243,9 +243,47 @@ def centred(
             return rows
     else:
         copy = centre(X, X_mean, dtype)
-        if bool(torch.isfinite(copy.sum())) or bool(torch.isfinite(copy).all()):
+        if _is_finite(copy):
             return copy
-    raise ValueError(
+    raise _out_of_range(X, dtype)
+
+
+def centred_block(X: Any, X_mean: np.ndarray, dtype: torch.dtype) -> Tensor:
+    """Dense rows ready for the module, with zeros behind them up to a multiple of ``ROW_BLOCK``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> centred_block(np.array([[3.0]]), np.array([1.0]), torch.float32)[:2].tolist()
+    [[2.0], [0.0]]
+    """
+    n_rows = X.shape[0]
+    new = torch.zeros if n_rows % ROW_BLOCK else torch.empty
+    block = new(n_rows + -n_rows % ROW_BLOCK, X.shape[1], dtype=dtype)
+    if dtype in NUMPY_TYPES and not sparse.issparse(X):
+        # What ``take`` does, by hand: for one row, each call on the way costs as much as the sum.
+        rows = block.numpy()[:n_rows]
+        with np.errstate(all="ignore"):
+            np.subtract(X, X_mean, out=rows, casting="same_kind")
+            is_finite = math.isfinite(rows.sum()) or bool(np.isfinite(rows).all())
+    else:
+        CentredRows(X, X_mean, dtype).take(slice(None), block[:n_rows])
+        is_finite = _is_finite(block)
+    if not is_finite:
+        raise _out_of_range(X, dtype)
+    return block
+
+
+def _is_finite(rows: Tensor) -> bool:
+    return math.isfinite(rows.sum().item()) or bool(torch.isfinite(rows).all())
+
+
+class OutOfRangeError(ValueError):
+    """Rows that are not finite once they are centred, in the type of the network."""
+
+
+def _out_of_range(X: Any, dtype: torch.dtype) -> OutOfRangeError:
+    return OutOfRangeError(
         f"Input X holds a value of size {_largest(X):.3g}, but expected at most "
         f"{torch.finfo(dtype).max:.3g}, the range of the network's {dtype}."
     )

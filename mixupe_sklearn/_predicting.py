@@ -10,14 +10,22 @@ from torch import Tensor
 from mixupe_sklearn._by_hand import is_plain
 from mixupe_sklearn._forward import as_logits
 from mixupe_sklearn._hardware import threads_for
-from mixupe_sklearn._inputs import ROW_BLOCK, centred, in_chunks
+from mixupe_sklearn._inputs import centred_block, in_chunks
 from mixupe_sklearn._stacked import run_stacked
 
 
 def float_type(net: Any) -> torch.dtype:
     """The floating type that the module computes in: float32, unless the user's module differs."""
-    types = (parameter.dtype for parameter in net.module_.parameters())
-    return next((dtype for dtype in types if dtype.is_floating_point), torch.float32)
+    return _float_type(net.module_) or torch.float32
+
+
+def _float_type(module: torch.nn.Module) -> torch.dtype | None:
+    # In the order of ``parameters()``, which takes as long as a layer of one row.
+    for parameter in module._parameters.values():
+        if parameter is not None and parameter.is_floating_point():
+            return parameter.dtype
+    types = (_float_type(part) for part in module._modules.values() if part is not None)
+    return next((dtype for dtype in types if dtype is not None), None)
 
 
 def n_module_outputs(net: Any, X: Any, X_mean: np.ndarray) -> int:
@@ -48,12 +56,8 @@ def predicted(
 
 
 def _logits(nets: Sequence[Any], X: Any, X_mean: np.ndarray) -> Tensor:
-    rows = centred(X, X_mean, float_type(nets[0]))
-    rows = rows if isinstance(rows, Tensor) else rows[:]
-    n_rows = len(rows)
-    if n_rows % ROW_BLOCK:  # else it would still be a copy
-        rows = torch.nn.functional.pad(rows, (0, 0, 0, -n_rows % ROW_BLOCK))
-    return forward_all(nets, rows)[:, :n_rows]
+    rows = centred_block(X, X_mean, float_type(nets[0]))
+    return forward_all(nets, rows)[:, : X.shape[0]]
 
 
 def forward_all(nets: Sequence[Any], X: Tensor) -> Tensor:
@@ -76,4 +80,4 @@ def forward_all(nets: Sequence[Any], X: Tensor) -> Tensor:
         rows = X if X.ndim == 2 else X[number]
         # To the processor before double precision, which not every device has.
         outputs.append(as_logits(module(rows.to(torch.device(nets[number].device)))).cpu().double())
-    return torch.stack(outputs)
+    return torch.stack(outputs) if len(outputs) > 1 else outputs[0][None]
