@@ -29,10 +29,13 @@ __all__ = [
     "load",
     "make_mixupe_pipeline",
     "make_preprocessor",
+    "onnx_inputs",
     "plot_search",
     "preset",
     "save",
     "saved_info",
+    "to_onnx",
+    "to_torch",
 ]
 # Names that are loaded when they are first asked for: their module, and the extra that they need.
 _LAZY = {
@@ -44,9 +47,12 @@ _LAZY = {
     "MixupESearchCV": ("mixupe_sklearn.search", "search"),
     "MixupESpeechClassifier": ("mixupe_sklearn.adapters.speech", None),
     "Spectrogram": ("mixupe_sklearn._signals.spectrogram", None),
+    "onnx_inputs": ("mixupe_sklearn.serving", None),
     "plot_search": ("mixupe_sklearn.search", "search"),
     "save": ("mixupe_sklearn.persistence", None),
     "saved_info": ("mixupe_sklearn.persistence", None),
+    "to_onnx": ("mixupe_sklearn.serving", "onnx"),
+    "to_torch": ("mixupe_sklearn.serving", None),
 }
 
 

@@ -83,6 +83,11 @@ FLOORS = [
     ["recipes"],
     ["_columns", "_scaling"],
     ["preprocessing"],
+    ["_serving", "_serving.graph", "_serving.inputs", "_serving.plain"],
+    ["_serving.layers", "_serving.columns"],
+    ["_serving.network"],
+    ["_serving.onnx_model"],
+    ["serving"],
     ["_search", "_search.space", "_search.storage", "_search.identity"],
     ["_search.study", "_search.trials"],
     ["_search.evaluate"],
@@ -105,7 +110,8 @@ MAY_IMPORT_SKLEARN = {
     *("_scaling", "preprocessing", "search", "_signals.spectrogram", "adapters._classifier"),
     *("_search.trials", "_search.evaluate", "_search.plan"),
     *("datasets.embedded", "_diagnostics.sample", "_diagnostics.records"),
-    *("_diagnostics.predictions", "persistence"),
+    "persistence",
+    *("_diagnostics.predictions", "serving", "_serving.columns", "_serving.onnx_model"),
 }
 MAY_IMPORT_OPTUNA = {"search"}  # and all of _search
 MAY_IMPORT_SKORCH = {
@@ -164,7 +170,7 @@ def test_files_are_read_in_one_sitting(name):
 def test_no_extra_is_imported_with_the_package():
     # skorch itself brings pandas along where that is installed.
     extras = ["optuna", "openml", "torch_geometric", "dask", "soundfile", "matplotlib"]
-    extras += ["rtdl_num_embeddings"]
+    extras += ["rtdl_num_embeddings", "onnx", "skl2onnx", "onnxruntime"]
     code = f"""
 import sys
 import mixupe_sklearn

@@ -1,0 +1,115 @@
+"""Writing ONNX operators: a thin layer over what skl2onnx hands to a converter."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+from skl2onnx.common.data_types import DoubleTensorType, Int64TensorType, StringTensorType
+
+# Operators of these versions are in every onnxruntime since 1.17: the first with Gelu, and with
+# Equal of text. onnxruntime refuses files of a later form than it knows, hence also that is fixed.
+OPSET = {"": 20, "ai.onnx.ml": 3}
+IR_VERSION = 9
+ONNX_TYPES = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.float64): TensorProto.DOUBLE}
+Emit = Callable[..., None]
+
+
+class Graph:
+    """Operators that are added one by one; each call gives the name of what comes out."""
+
+    def __init__(self, scope: Any, container: Any):
+        self._scope = scope
+        self._container = container
+
+    def constant(self, values: Any) -> str:
+        """Keep an array: floats, whole numbers, or text as objects."""
+        values = np.asarray(values)
+        name = self._scope.get_unique_variable_name("kept")
+        if values.dtype.kind in "OU":
+            encoded = [str(value).encode() for value in values.ravel()]
+            tensor = (TensorProto.STRING, list(values.shape), encoded)
+            self._container.add_initializer(name, *tensor)
+        else:
+            content = numpy_helper.from_array(np.ascontiguousarray(values))
+            self._container.add_initializer(name, None, None, content)
+        return name
+
+    def op(self, kind: str, *inputs: Any, out: str | None = None, **attributes: Any) -> str:
+        """Add an operator; arrays among its inputs are kept first."""
+        names = [one if isinstance(one, str) else self.constant(one) for one in inputs]
+        out = out or self._scope.get_unique_variable_name(kind.lower())
+        domain = "ai.onnx.ml" if kind == "LabelEncoder" else ""
+        self._container.add_node(
+            kind,
+            names,
+            [out],
+            op_domain=domain,
+            op_version=OPSET[domain],
+            name=self._scope.get_unique_operator_name(kind),
+            **attributes,
+        )
+        return out
+
+    def cast(self, value: str, dtype: Any, out: str | None = None) -> str:
+        """Change the type of numbers."""
+        to = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        return self.op("Cast", value, to=to, out=out)
+
+    def joined(self, variables: Sequence[Any]) -> str:
+        """Columns side by side, as one matrix."""
+        names = [getattr(variable, "full_name", variable) for variable in variables]
+        return names[0] if len(names) == 1 else self.op("Concat", *names, axis=1)
+
+    def horner(self, x: str, coefficients: Sequence[float]) -> str:
+        """A polynomial, by its coefficients from the constant one on."""
+        *others, value = (np.array(c) for c in coefficients)
+        result: Any = value
+        for coefficient in reversed(others):
+            result = self.op("Add", self.op("Mul", result, x), coefficient)
+        return result
+
+
+def converter(write: Callable[[Graph, Any, str, str], None]) -> Emit:
+    """Make a function of skl2onnx's kind from one that turns a matrix into a matrix."""
+
+    def convert(scope: Any, operator: Any, container: Any) -> None:
+        graph = Graph(scope, container)
+        out = operator.outputs[0].full_name
+        write(graph, operator.raw_operator, graph.joined(operator.inputs), out)
+
+    return convert
+
+
+def declares(*outputs: tuple[str, Any]) -> Emit:
+    """Make a parser of skl2onnx's kind: which outputs an operator has, by name and type."""
+
+    def parse(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
+        operator = scope.declare_local_operator(f"Mixupe{type(model).__name__}", model)
+        operator.inputs = list(inputs)
+        for name, kind in outputs:
+            variable = scope.declare_local_variable(name, _type_of(kind, model, inputs))
+            operator.outputs.append(variable)
+        return operator.outputs
+
+    return parse
+
+
+def _type_of(kind: Any, model: Any, inputs: Any) -> Any:
+    if kind == "same":
+        kind = type(inputs[0].type)
+    elif kind == "label":
+        kind = label_type(model)
+    return kind([None, None])
+
+
+def label_type(model: Any) -> Any:
+    """Type of what ``predict`` gives: text, whole numbers (truth values, too), or floats."""
+    classes = np.asarray(model.classes_.tolist())
+    if classes.dtype.kind in "OSU":
+        return StringTensorType
+    return DoubleTensorType if classes.dtype.kind == "f" else Int64TensorType
+
+
+def keep_shape(operator: Any) -> None:
+    """Shapes were told by the parser."""
