@@ -53,7 +53,8 @@ def is_plain(module: nn.Module) -> bool:
     if type(module) is not MLP:
         return False
     # Parts are taken from torch's own dicts: this is asked again with every row to predict.
-    *hidden, last = module.stages._modules.values()
+    parts: list[Any] = list(module.stages._modules.values())
+    *hidden, last = parts
     if not all(type(stage) is nn.Sequential and len(stage._modules) == 2 for stage in hidden):
         return False
     pairs = [tuple(stage._modules.values()) for stage in hidden]

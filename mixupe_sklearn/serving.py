@@ -75,8 +75,8 @@ def to_onnx(estimator, path=None, *, hole="") -> Any:
 
     Outputs are ``label`` and ``probabilities`` (a matrix, classes in the order of ``classes_``),
     or ``variable`` for numbers. Labels are text, whole numbers (truth values become 0 and 1) or
-    floats; of several labels, zeros and ones in a matrix. If a column has such a name, the
-    output's gets a digit: ask the session for its outputs.
+    floats; of several labels, zeros and ones in a matrix. If a column has the name of an output,
+    the output's gets an underscore more: ``label_``.
 
     Parameters
     ----------
@@ -124,9 +124,7 @@ def to_onnx(estimator, path=None, *, hole="") -> Any:
         library = (error.name or "").split(".")[0]
         if library == "mixupe_sklearn":
             raise
-        raise ImportError(
-            f"to_onnx needs {library}: pip install mixupe-sklearn[onnx]."
-        ) from error
+        raise ImportError(f"to_onnx needs {library}: pip install mixupe-sklearn[onnx].") from error
     model = parts.make_model(estimator, hole, __version__)
     if path is not None:
         _write(pathlib.Path(path), model.SerializeToString())

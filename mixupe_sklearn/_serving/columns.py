@@ -180,7 +180,9 @@ def _one_column(
         found = graph.op(
             "LabelEncoder",
             column,
-            keys_strings=[hole if level is None or _is_nan(level) else str(level) for level in levels],
+            keys_strings=[
+                hole if level is None or _is_nan(level) else str(level) for level in levels
+            ],
             values_int64s=place.tolist(),
             default_int64=elsewhere,
         )

@@ -96,11 +96,9 @@ def declares(*outputs: tuple[str, Any]) -> Emit:
 
 
 def _type_of(kind: Any, model: Any, inputs: Any) -> Any:
-    if kind == "same":
-        kind = type(inputs[0].type)
-    elif kind == "label":
-        kind = label_type(model)
-    return kind([None, None])
+    if kind == "label":
+        return label_type(model)([None, None] if model._labels.are_several else [None])
+    return (type(inputs[0].type) if kind == "same" else kind)([None, None])
 
 
 def label_type(model: Any) -> Any:

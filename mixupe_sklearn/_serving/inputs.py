@@ -27,7 +27,9 @@ def described_by(session: Any) -> Described:
     """Read what ``to_onnx`` has written."""
     told = session.get_modelmeta().custom_metadata_map.get(f"{KEY}.inputs")
     if told is None:
-        raise ValueError("Got a model without a description of its inputs, but expected one of to_onnx.")
+        raise ValueError(
+            "Got a model without a description of its inputs, but expected one of to_onnx."
+        )
     return Described(**json.loads(told))
 
 

@@ -73,7 +73,7 @@ def _one(kind: str, **named: str) -> Callable[[Graph, Any, str], str]:
     """A layer that is one operator, its attributes by the names that torch has for them."""
 
     def add(graph: Graph, layer: Any, x: str) -> str:
-        given = {name: float(getattr(layer, own)) for name, own in named.items()}
+        given: dict[str, Any] = {name: float(getattr(layer, own)) for name, own in named.items()}
         return graph.op(kind, x, **given)
 
     return add

@@ -23,7 +23,9 @@ _TYPES = {"numbers": DoubleTensorType, "times": DoubleTensorType, "categories": 
 
 def make_model(estimator: Any, hole: str, version: str) -> onnx.ModelProto:
     """The whole model, checked; its metadata say how to feed it and what its classes are."""
-    steps = [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
+    steps = (
+        [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
+    )
     steps = [step for step in steps if step is not None and step != "passthrough"]
     *before, last = steps
     if type(last) not in network.CONVERTERS:
@@ -56,6 +58,8 @@ def make_model(estimator: Any, hole: str, version: str) -> onnx.ModelProto:
             f"Got a step that skl2onnx cannot express ({reason}), but expected the steps of "
             f"make_preprocessor, or others that it knows."
         ) from error
+    if described.kinds is not None:
+        _rename_inputs(model.graph, list(described.kinds))
     model.ir_version = IR_VERSION
     model.producer_name, model.producer_version = "mixupe-sklearn", version
     told = {f"{KEY}.version": version, f"{KEY}.inputs": described.to_json()}
@@ -69,7 +73,29 @@ def make_model(estimator: Any, hole: str, version: str) -> onnx.ModelProto:
 def _types_of(described: Described, first: Any) -> list[tuple[str, Any]]:
     if described.kinds is None:
         return [("X", DoubleTensorType([None, first.n_features_in_]))]
-    return [(name, _TYPES[kind]([None, 1])) for name, kind in described.kinds.items()]
+    kinds = enumerate(described.kinds.values())
+    return [(f"column{number}", _TYPES[kind]([None, 1])) for number, kind in kinds]
+
+
+def _rename_inputs(graph: Any, names: list[str]) -> None:
+    """Give inputs the names of their columns, which skl2onnx would not leave as they are.
+
+    What else has such a name in the graph, an output perhaps, gets an underscore more.
+    """
+    parts = [*graph.input, *graph.output, *graph.initializer, *graph.value_info]
+    taken = {*names, *(part.name for part in parts)}
+    taken.update(name for node in graph.node for name in (*node.input, *node.output))
+    new_name = dict(zip((part.name for part in graph.input), names, strict=True))
+    for name in set(names) & (taken - set(new_name)):
+        free = next(
+            f"{name}{'_' * n}" for n in range(1, len(taken) + 1) if name + "_" * n not in taken
+        )
+        new_name.setdefault(name, free)
+    for part in parts:
+        part.name = new_name.get(part.name, part.name)
+    for node in graph.node:
+        node.input[:] = [new_name.get(name, name) for name in node.input]
+        node.output[:] = [new_name.get(name, name) for name in node.output]
 
 
 def _without_readers(reader: Any, hole: str) -> tuple[Any, Described]:

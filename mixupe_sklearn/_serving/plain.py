@@ -24,7 +24,9 @@ def output_of(estimator: Any) -> Output:
     """How a fitted estimator ends."""
     if hasattr(estimator, "classes_"):
         # One logit for two classes: several labels have an output each.
-        is_single = estimator.net_.criterion_.head == "sigmoid" and not estimator._labels.are_several
+        is_single = (
+            estimator.net_.criterion_.head == "sigmoid" and not estimator._labels.are_several
+        )
         return Output(is_single and len(estimator.classes_) == 2)
     return Output(False, estimator.y_scale_, estimator.y_mean_)
 
@@ -39,6 +41,10 @@ class PlainModel(nn.Module):
     estimator : MixupEClassifier or MixupERegressor
         A fitted one.
     """
+
+    centre: Tensor
+    scale: Tensor | None
+    offset: Tensor
 
     def __init__(self, estimator: Any):
         super().__init__()
