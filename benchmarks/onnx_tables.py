@@ -1,8 +1,8 @@
-"""How far onnxruntime is from ``predict_proba`` on real tables: ``python -m benchmarks.onnx_tables``.
+"""How far onnxruntime is from ``predict_proba``: ``python -m benchmarks.onnx_tables``.
 
 Four tables with text, two of them with holes, that come with scikit-learn: its tests have them as
-OpenML gives them. The largest difference of any probability, all rows at once and one row alone; for
-numbers, of any prediction, in standard deviations of the targets.
+OpenML gives them. The largest difference of any probability, all rows at once and one row alone;
+for numbers, of any prediction, in standard deviations of the targets.
 """
 
 import argparse

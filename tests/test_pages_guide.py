@@ -27,7 +27,14 @@ BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 @pytest.mark.filterwarnings("error::UserWarning")
 @pytest.mark.parametrize(
     ("page", "n_blocks"),
-    [("quickstart", 7), ("choosing", 3), ("migrating", 7), ("faq", 24), ("saving", 8)],
+    [
+        ("quickstart", 7),
+        ("choosing", 3),
+        ("migrating", 7),
+        ("faq", 24),
+        ("saving", 8),
+        ("serving", 3),
+    ],
 )
 def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(
     page, n_blocks, tmp_path, monkeypatch

@@ -2,10 +2,15 @@
 
 import copy
 import decimal
+import json
 import pathlib
 import re
+import socket
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 
 import numpy as np
 import onnx
@@ -18,6 +23,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 from torch import nn
 
+from benchmarks import one_row
+from benchmarks._candidates.page import block_of
 from benchmarks.onnx_tables import BOUND, SCALINGS, SOURCES, difference, session_of
 from mixupe_sklearn import (
     MixupEClassifier,
@@ -333,3 +340,54 @@ def test_columns_named_as_outputs(rows):
     assert [one.name for one in session.get_outputs()] == ["label__", "probabilities_"]
     proba = session.run(None, onnx_inputs(frame, session))[1]
     np.testing.assert_allclose(proba, pipeline.predict_proba(frame), atol=1e-6)
+
+
+def test_the_server_of_the_page_answers(tmp_path):
+    frame = pd.DataFrame({"size": [0.1, 2.0, None] * 9, "city": ["Oslo", None, "Bonn"] * 9})
+    pipeline = make_mixupe_pipeline(**QUICK | ONE).fit(frame, ["a", "b", "a"] * 9)
+    to_onnx(pipeline, tmp_path / "model.onnx")
+    (code,) = re.findall(r"```py\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    assert len([line for line in code.splitlines() if line.strip()]) <= 20
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    (tmp_path / "serve.py").write_text(code.replace("8000", str(port)))
+    command = [sys.executable, "-W", "ignore", "serve.py"]
+    server = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    try:
+        rows = frame[:3].astype(object).where(frame[:3].notna(), None)
+        answer = asked(port, rows.to_dict("records"))
+    finally:
+        server.kill()
+        server.wait()
+    np.testing.assert_allclose(
+        answer["probabilities"], pipeline.predict_proba(frame[:3]), atol=1e-6
+    )
+    assert answer["label"] == pipeline.predict(frame[:3]).tolist()
+
+
+def asked(port, rows):
+    """What the server says, once it is there."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}", json.dumps(rows).encode())
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    for _ in range(600):
+        try:
+            with opener.open(request, timeout=30) as reply:
+                return json.load(reply)
+        except urllib.error.URLError as error:
+            if not isinstance(error.reason, ConnectionRefusedError):
+                raise
+            time.sleep(0.1)
+    raise AssertionError("the server never came up")
+
+
+def test_the_tables_of_the_page_are_those_of_the_commands(tmp_path, capsys):
+    path = tmp_path / "one_row.json"
+    assert one_row.main(["--quick", "--json", str(path)]) == 0
+    assert "| iris | 1 | 2 |" in capsys.readouterr().out
+    assert one_row.main(["--report-only", "--json", str(tmp_path / "none.json")]) == 2
+    text = PAGE.read_text()
+    assert block_of(text, "one-row") == one_row.report(one_row.read(one_row.RESULTS))
+    for name in SOURCES:
+        cells = block_of(text, "onnx-tables").split(f"| {name} |")[1].split("\n")[0]
+        assert cells.endswith("at most 1e-5: held |")

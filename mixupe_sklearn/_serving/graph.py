@@ -1,6 +1,6 @@
 """Writing ONNX operators: a thin layer over what skl2onnx hands to a converter."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ class Graph:
         names = [getattr(variable, "full_name", variable) for variable in variables]
         return names[0] if len(names) == 1 else self.op("Concat", *names, axis=1)
 
-    def horner(self, x: str, coefficients: Sequence[float]) -> str:
+    def horner(self, x: str, coefficients: Iterable[float]) -> str:
         """A polynomial, by its coefficients from the constant one on."""
         *others, value = (np.array(c) for c in coefficients)
         result: Any = value
