@@ -101,6 +101,7 @@ def report(results: Figures) -> str:
     """The figures with their bound, in Markdown."""
     others = ("to_torch", "onnxruntime", "pipeline")
     header = ["data", "members", "rounds", "forward, ms", "predict_proba (quartiles)", ""]
+    header.append("of to_torch (quartiles)")
     rows = []
     for part in results["parts"].values():
         seconds = part["seconds"]
@@ -109,8 +110,12 @@ def report(results: Figures) -> str:
         held = f"at most {BOUND:g}: {'held' if ratio.median <= BOUND else 'not held'}"
         own = [part["data"], str(part["n_members"]), str(len(base)), f"{1000 * median(base):.3f}"]
         more = [f"{ratio_of(seconds[name], base).median:.2f}" for name in others]
-        rows.append([*own, str(ratio), held, *more])
-    told = "One row, as a multiple of the forward of all members' modules, one thread, in turns."
+        whole = ratio_of(seconds["predict_proba"], seconds["to_torch"])
+        rows.append([*own, str(ratio), held, str(whole), *more])
+    told = (
+        "One row, as a multiple of the forward of all members' modules, one thread, in turns; "
+        "`predict_proba` also as a multiple of `to_torch`, which centres and averages as well."
+    )
     return f"{told}\n\n{table([*header, *others], rows)}"
 
 

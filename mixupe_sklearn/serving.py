@@ -116,8 +116,6 @@ def to_onnx(estimator, path=None, *, hole="") -> Any:
     >>> [one.name for one in model.graph.input], [one.name for one in model.graph.output]
     (['size', 'city'], ['label', 'probabilities'])
     """
-    from mixupe_sklearn import __version__
-
     try:
         parts = import_module("mixupe_sklearn._serving.onnx_model")
     except ModuleNotFoundError as error:
@@ -125,7 +123,7 @@ def to_onnx(estimator, path=None, *, hole="") -> Any:
         if library == "mixupe_sklearn":
             raise
         raise ImportError(f"to_onnx needs {library}: pip install mixupe-sklearn[onnx].") from error
-    model = parts.make_model(estimator, hole, __version__)
+    model = parts.make_model(estimator, hole, import_module("mixupe_sklearn").__version__)
     if path is not None:
         _write(pathlib.Path(path), model.SerializeToString())
     return model

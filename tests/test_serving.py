@@ -35,6 +35,7 @@ from mixupe_sklearn import (
     to_onnx,
     to_torch,
 )
+from mixupe_sklearn._by_hand import is_plain
 from mixupe_sklearn.modules import MLP, EmbeddedMLP
 
 QUICK = {"max_epochs": 3, "min_steps": 0, "batch_size": 32, "random_state": 0}
@@ -391,3 +392,31 @@ def test_the_tables_of_the_page_are_those_of_the_commands(tmp_path, capsys):
     for name in SOURCES:
         cells = block_of(text, "onnx-tables").split(f"| {name} |")[1].split("\n")[0]
         assert cells.endswith("at most 1e-5: held |")
+
+
+@pytest.mark.parametrize("how", [ONE, {}])
+def test_the_short_way_of_a_row_is_that_of_all_checks(how, rows):
+    """An array of the right width is not checked again; a list always is."""
+    X, y = rows
+    estimator = MixupEClassifier(**QUICK | how).fit(X, y)
+    expected = estimator.predict_proba(X.tolist())
+    np.testing.assert_array_equal(estimator.predict_proba(X), expected)
+    np.testing.assert_array_equal(estimator.predict_proba(X[:1]), expected[:1])
+    np.testing.assert_array_equal(estimator.predict_proba(np.asfortranarray(X)), expected)
+    for wrong in (X[:, :3], X[:0], X[0], X * np.nan, X * 1e60):
+        messages = []
+        for form in (wrong, wrong.tolist() if wrong.size else wrong.astype(object)):
+            with pytest.raises(ValueError) as caught:
+                estimator.predict_proba(form)
+            messages.append(re.sub(r"array=.*", "", str(caught.value), flags=re.DOTALL))
+        assert messages[0] == messages[1]
+
+
+def test_a_module_with_a_weight_of_its_own_is_not_plain():
+    module = MLP(4, 3)
+    assert is_plain(module)
+    module.stages[0].register_parameter("extra", nn.Parameter(torch.ones(1)))
+    assert not is_plain(module)
+    tied = MLP(4, 4, d_hidden=(4, 4))
+    tied.stages[1][0].weight = tied.stages[0][0].weight
+    assert not is_plain(tied)
