@@ -1,8 +1,5 @@
 """Models that are served without this package: ``to_onnx`` and ``to_torch``."""
 
-import os
-import pathlib
-import tempfile
 from importlib import import_module
 from typing import Any
 
@@ -11,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from mixupe_sklearn._classifier import MixupEClassifier
+from mixupe_sklearn._files import replacing
 from mixupe_sklearn._regressor import MixupERegressor
 from mixupe_sklearn._serving.inputs import described_by, feed
 from mixupe_sklearn._serving.plain import PlainModel
@@ -125,7 +123,8 @@ def to_onnx(estimator, path=None, *, hole="") -> Any:
         raise ImportError(f"to_onnx needs {library}: pip install mixupe-sklearn[onnx].") from error
     model = parts.make_model(estimator, hole, import_module("mixupe_sklearn").__version__)
     if path is not None:
-        _write(pathlib.Path(path), model.SerializeToString())
+        with replacing(path) as file:
+            file.write(model.SerializeToString())
     return model
 
 
@@ -164,17 +163,3 @@ def onnx_inputs(X, session) -> dict[str, np.ndarray]:
     {'size': [[1.0], [2.0], [3.0]], 'city': [['Oslo'], ['Bonn'], ['']]}
     """
     return feed(X, described_by(session))
-
-
-def _write(path: pathlib.Path, content: bytes) -> None:
-    """Write aside, then rename: whoever looks finds the old file or the new one, whole."""
-    number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(number, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        pathlib.Path(name).unlink(missing_ok=True)
-        raise
