@@ -72,7 +72,7 @@ class CheckedRows(ABC):
         if weight is not None and not weight.all():
             X, y, weight = self._select(X, weight > 0), y[weight > 0], weight[weight > 0]
         self._check_finite(X, f"X{suffix}")
-        assert_all_finite(y, input_name=f"y{suffix}")
+        self._check_targets(y, f"y{suffix}")
         if learn:
             self._learn_targets(y, weight)
         if not suffix:
@@ -89,7 +89,7 @@ class CheckedRows(ABC):
         X = self._validate_rows(X, reset=False)
         y = self._validate_targets(X, y, "y")
         self._check_finite(X, "X")
-        assert_all_finite(y, input_name="y")
+        self._check_targets(y, "y")
         return Rows(X, self._encode(y, None, "y")[0], None)
 
     def _select(self, X: Any, is_wanted: np.ndarray) -> Any:
@@ -140,6 +140,11 @@ class CheckedRows(ABC):
             and X.shape[1] == self.n_features_in_
             and not hasattr(self, "feature_names_in_")  # else they would warn
         )
+
+    def _check_targets(self, y: Any, name: str) -> None:
+        """Raise one sentence where checked targets have holes."""
+        with np.errstate(over="ignore", invalid="ignore"):  # it sums
+            assert_all_finite(y, input_name=name)
 
     def _validate_targets(self, X, y, name):
         if y is None:

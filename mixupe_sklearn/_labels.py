@@ -33,18 +33,49 @@ def check_holes(y: Any, name: str) -> None:
     ValueError: Got y=None at row 1, but expected a label for every sample.
     """
     labels = np.asarray(y) if hasattr(y, "__array__") else np.array(y, dtype=object)
-    if labels.ndim != 1 or labels.dtype.kind not in "fO":
+    if labels.ndim != 1 or labels.dtype.kind not in "fOmM":
+        return
+    if labels.dtype.kind != "O" and not (labels != labels).any():
         return
     for row, label in enumerate(labels.tolist()):
-        if label is None or label != label:  # only NaN is unlike itself
+        # Only NaN is unlike itself; pandas' NA does not say, and pandas need not be installed.
+        if label is None or type(label).__name__ == "NAType" or label != label:
             raise ValueError(
                 f"Got {name}={label} at row {row}, but expected a label for every sample."
             )
 
 
+def as_written(y: Any) -> Any:
+    """Labels of a list as objects where numpy would change them: holes and numbers beside text.
+
+    Whole numbers of more than 64 bits would be rounded, and the zeros behind a text cut off.
+
+    Examples
+    --------
+    >>> as_written(["a", None, 1]), as_written([1, 2])
+    (array(['a', None, 1], dtype=object), [1, 2])
+    """
+    if not isinstance(y, (list, tuple)) or not y or np.ndim(y[0]):
+        return y
+    try:
+        is_kept = np.asarray(y).tolist() == list(y)
+    except ValueError:  # rows of different lengths: the caller refuses them
+        return y
+    return y if is_kept else np.array([*y, None], dtype=object)[:-1]
+
+
 def has_several_labels(y: Any) -> bool:
     """Whether rows have several labels each, as a matrix of two values."""
-    return type_of_target(y).startswith("multilabel")
+    return _kind_of(y).startswith("multilabel")
+
+
+def _kind_of(y: Any) -> str:
+    try:
+        with np.errstate(invalid="ignore"):  # floats beyond 64 bits are no whole numbers
+            return type_of_target(y)
+    except TypeError:
+        unique_labels(y)  # says what is wrong with labels of mixed types
+        raise
 
 
 def class_factors(
@@ -64,7 +95,8 @@ def class_factors(
     if class_weight is None:
         return None
     if isinstance(class_weight, str) and class_weight == "balanced":
-        totals = np.bincount(np.searchsorted(classes, y), weights=weight, minlength=len(classes))
+        shares = None if weight is None else in_range(weight)
+        totals = np.bincount(np.searchsorted(classes, y), weights=shares, minlength=len(classes))
         is_there = totals > 0  # where training goes on, some of the known classes may not be
         return totals.sum() / (is_there.sum() * np.where(is_there, totals, totals.sum()))
     if not isinstance(class_weight, Mapping):
@@ -83,6 +115,20 @@ def class_factors(
     if not all(is_number.accepts(factor) for factor in factors):
         raise ValueError(f"Got class_weight={class_weight!r}, but expected numbers >= 0.")
     return np.array(factors, dtype=np.float64)
+
+
+def in_range(weight: np.ndarray) -> np.ndarray:
+    """Divide weights by a power of two, so that sums and products of huge ones stay finite.
+
+    Only their ratios matter, and these stay what they are to the last digit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> in_range(np.array([3.0, 12.0]))
+    array([0.1875, 0.75  ])
+    """
+    return np.ldexp(weight, -np.frexp(weight.max(initial=0.0))[1])
 
 
 class Labels(NamedTuple):
@@ -106,8 +152,9 @@ class Labels(NamedTuple):
         """Learn the classes, or the number of labels a row, from training targets."""
         if y.ndim == 1 and y.dtype == object:
             unique_labels(y)  # scikit-learn would fail on mixed types, with a puzzle
-        check_classification_targets(y)
-        if type_of_target(y) == "multiclass-multioutput":
+        with np.errstate(invalid="ignore"):
+            check_classification_targets(y)
+        if _kind_of(y) == "multiclass-multioutput":
             raise ValueError(
                 f"Got y of shape {y.shape} with several classes a column, but expected one column "
                 f"of labels, or a matrix of zeros and ones."
@@ -170,10 +217,11 @@ class Labels(NamedTuple):
         if factors is None:
             return weight
         if self.are_several:
-            by_class = np.where(targets > 0, factors[:, 1], factors[:, 0]).prod(axis=1)
+            by_label = np.where(targets > 0, factors[:, 1], factors[:, 0])
+            by_class = np.apply_along_axis(in_range, 0, by_label).prod(axis=1)
         else:
             by_class = factors[targets]
-        return by_class if weight is None else by_class * weight
+        return by_class if weight is None else in_range(by_class) * in_range(weight)
 
 
 class ClassTargets:
@@ -197,11 +245,12 @@ class ClassTargets:
                 f"Got class_weight={self.class_weight!r} with partial_fit, which does not see all "
                 f"rows, but expected a dict or None."
             )
+        check_holes(y, "y")
         are_several = has_several_labels(y)
         if is_new and classes is None and not are_several:
             raise ValueError("Got classes=None, but expected all labels at the first call.")
         if classes is not None:
-            classes = unique_labels(column_or_1d(classes))
+            classes = unique_labels(column_or_1d(as_written(classes)))
             if is_new and not are_several:
                 self._know(Labels(classes))
             elif not is_new and not np.array_equal(classes, self.classes_):
@@ -210,6 +259,14 @@ class ClassTargets:
                     f"{self.classes_.tolist()}."
                 )
         return is_new and are_several
+
+    def _validate_targets(self, X, y, name):
+        return super()._validate_targets(X, as_written(y), name)
+
+    def _check_targets(self, y, name: str) -> None:
+        if y.dtype.kind in "OmM":
+            check_holes(y, name)
+        super()._check_targets(y, name)
 
     def _learn_targets(self, y, weight) -> None:
         self._know(Labels.learned_from(y))

@@ -318,10 +318,10 @@ def test_targets_of_the_wrong_kind(iris, diabetes):
         ValueError, match=r"Got y of shape \(150, 2\) with several classes a column"
     ):
         paper_classifier().fit(X, np.column_stack([y, y]))
-    with pytest.raises(
-        ValueError, match="Got labels of the types NoneType, str in y, but expected"
-    ):
+    with pytest.raises(ValueError, match="Got y=None at row 50, but expected a label for every"):
         paper_classifier().fit(X, np.array(["a", None, "b"], dtype=object)[y])
+    with pytest.raises(ValueError, match="Got labels of the types int, str in y, but expected one"):
+        paper_classifier().fit(X, np.array(["a", 1, "b"], dtype=object)[y])
     for values in ([-1, 1], [1, 2]):
         labels = np.array(values)[np.eye(3, dtype=int)[y]]
         message = r"Got y of shape \(150, 3\) with values from .* but expected zeros and ones in 3"
