@@ -26,7 +26,10 @@ class Number(NamedTuple):
             return self.or_none
         if isinstance(value, bool) or not isinstance(value, Integral if self.integer else Real):
             return False
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:  # a whole number of more than 308 digits
+            return False
         above = number > self.low if self.open_low else number >= self.low
         return above and number < self.high
 

@@ -39,7 +39,10 @@ TRAINING_RULES: dict[str, Rule] = {
     "n_iter_no_change": Number("a whole number >= 1", low=1, integer=True),
     "tol": Number("a number >= 0"),
     "warm_start": FLAG,
-    "n_threads": Number("a whole number >= 1 or None", low=1, integer=True, or_none=True),
+    # Beyond, the library that runs them ends the process where it cannot have so many.
+    "n_threads": Number(
+        "a whole number from 1 to 1024 or None", low=1, high=1025, integer=True, or_none=True
+    ),
     "compile": FLAG,
     "module_params": Kind("a dict or None", (Mapping,), or_none=True),
     "optimizer_params": Kind("a dict or None", (Mapping,), or_none=True),
