@@ -59,6 +59,11 @@ def to_numpy(data: Any) -> Any:
     >>> to_numpy(torch.ones(2, requires_grad=True))
     array([1., 1.], dtype=float32)
     """
+    if np.ma.is_masked(data):
+        raise ValueError(
+            f"Got an array with {np.ma.count_masked(data)} masked values, but expected one without "
+            f"holes: fill them, or leave their rows out."
+        )
     if not isinstance(data, Tensor):
         return data
     data = data.detach().cpu()
@@ -148,7 +153,7 @@ def check_weight(weight: Any, n_samples: int, name: str = "sample_weight") -> np
         raise ValueError(f"Got {name} of type {weight.dtype}, but expected real numbers.")
     try:
         weight = weight.astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"Got {name} that are not all numbers, but expected numbers.") from None
     if weight.shape != (n_samples,):
         raise ValueError(
@@ -193,12 +198,14 @@ def mean_of_rows(rows: Any, weight: np.ndarray | None = None, size: int = 8192) 
     weight = rows.weight if isinstance(rows, Rows) else weight
     n_samples = X.shape[0] if index is None else len(index)
     total = np.zeros(X.shape[1])
-    for start in range(0, n_samples, size):
-        part = slice(start, start + size) if index is None else index[start : start + size]
-        if weight is None:
-            total += np.asarray(X[part].sum(axis=0, dtype=np.float64)).ravel()
-        else:
-            total += np.asarray(weight[part] @ X[part]).ravel()
+    # Sums beyond the range of floats: ``centred`` refuses such rows with a sentence.
+    with np.errstate(over="ignore", invalid="ignore"):
+        for start in range(0, n_samples, size):
+            part = slice(start, start + size) if index is None else index[start : start + size]
+            if weight is None:
+                total += np.asarray(X[part].sum(axis=0, dtype=np.float64)).ravel()
+            else:
+                total += np.asarray(weight[part] @ X[part]).ravel()
     return total / n_samples
 
 

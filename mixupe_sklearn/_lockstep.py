@@ -126,13 +126,15 @@ def _values(steps: list[Sums], n_rows: np.ndarray, terms: Terms) -> np.ndarray:
     """Loss, its parts and its scale, from the sums of each step."""
     mixup_loss = torch.stack([sums.loss for sums in steps]).double().numpy() / n_rows
     penalty_term, eta = np.zeros_like(mixup_loss), terms.eta.double().numpy()
-    if terms.penalty is not None:
-        penalties = [sums.penalty for sums in steps if sums.penalty is not None]
-        penalty_term = torch.stack(penalties).double().numpy() / (n_rows * eta)
-    total = mixup_loss + eta * penalty_term
-    with np.errstate(invalid="ignore"):
+    # What is not finite here is told of by the net; an eta below single precision is none.
+    with np.errstate(all="ignore"):
+        if terms.penalty is not None:
+            penalties = [sums.penalty for sums in steps if sums.penalty is not None]
+            share = torch.stack(penalties).double().numpy() / n_rows
+            penalty_term = np.where(eta > 0, share / eta, 0.0)
+        total = mixup_loss + eta * penalty_term
         scale = np.where(total == 0, 1.0, np.abs(mixup_loss / total))
-    return np.stack([scale * total, mixup_loss, penalty_term, scale], axis=1)
+        return np.stack([scale * total, mixup_loss, penalty_term, scale], axis=1)
 
 
 def rates_of(optimizer: torch.optim.Optimizer) -> str:

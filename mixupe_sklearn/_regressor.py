@@ -9,6 +9,9 @@ from mixupe_sklearn._inputs import mean_of_rows, normalise
 from mixupe_sklearn._net import MixupENetRegressor
 from mixupe_sklearn._tasks import with_callbacks
 
+# Targets beyond leave the range of floats when they are standardised, and back.
+LARGEST = 1e300
+
 
 class MixupERegressor(RegressorMixin, BaseMixupE):
     """Neural network regressor for tables, trained with MixupE.
@@ -251,7 +254,8 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
         unit = np.where(unit > 0, unit, 1.0)
         mean = mean_of_rows(columns / unit, weight)
         scale = np.sqrt(mean_of_rows((columns / unit - mean) ** 2, weight))
-        self.y_mean_, self.y_scale_ = mean * unit, np.where(scale > 0, scale, 1.0) * unit
+        self.y_mean_, y_scale = mean * unit, np.where(scale > 0, scale, 1.0) * unit
+        self.y_scale_ = np.where(y_scale > 0, y_scale, np.finfo(np.float64).tiny)
 
     def _columns(self, y) -> np.ndarray:
         return np.asarray(y, dtype=np.float64).reshape(y.shape[0], -1)
@@ -261,6 +265,12 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
         if columns.shape[1] != self._n_outputs():
             raise ValueError(
                 f"Got {name} with {columns.shape[1]} columns, but expected {self._n_outputs()}."
+            )
+        largest = np.abs(columns).max(initial=0.0)
+        if largest > LARGEST:
+            raise ValueError(
+                f"Got {name} with a number of size {largest:.3g}, but expected at most {LARGEST:g}: "
+                f"divide the targets."
             )
         return (columns - self.y_mean_) / self.y_scale_, weight
 
