@@ -42,8 +42,14 @@ def module_arguments(
 ) -> dict:
     """The module's own parameters, and the widths that it has arguments for."""
     known = {name: width for name, width in widths.items() if _accepts(module, name)}
-    _check_names(module, module_params or {}, "module_params")
-    return {**known, **(module_params or {})}
+    given = module_params or {}
+    _check_names(module, given, "module_params")
+    if given.get("n_features", widths.get("n_features")) != widths.get("n_features"):
+        raise ValueError(
+            f"Got n_features={given['n_features']!r} in module_params, but expected "
+            f"{widths['n_features']}, as in X: leave it out, since it is filled in."
+        )
+    return {**known, **given}
 
 
 def _check_names(function: Callable[..., Any], given: Mapping[str, Any], name: str) -> None:
@@ -79,6 +85,13 @@ def _optimizer_arguments(optimizer: Callable[..., Any], settings: Mapping[str, A
     given = settings["optimizer_params"] or {}
     own = {name: given[name] for name in given if name != "param_groups"}  # skorch reads these
     _check_names(optimizer, own, "optimizer_params")
+    try:
+        optimizer([torch.nn.Parameter(torch.zeros(1))], **own)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"Got optimizer_params={given!r}, but expected what {_name_of(optimizer)} takes: "
+            f"{error}."
+        ) from error
     return {**decay, **given}
 
 
