@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 
+# The squares of larger numbers, of which a variance is made, leave the range of floats.
+LARGEST = 1e150
+
 
 def _columns(X: Any) -> Iterator[tuple[Any, Any]]:
     """Names and columns of a pandas or polars frame, or of an array, which has no names."""
@@ -26,7 +29,9 @@ def _is_hole(value: Any) -> bool:
     # By name: pandas, whose NA has no truth value, need not be installed.
     if type(value).__name__ in ("NoneType", "NAType", "NaTType"):
         return True
-    return isinstance(value, (float, np.floating, Decimal)) and value != value
+    if isinstance(value, Decimal):  # which may have a NaN that refuses to be compared
+        return value.is_nan()
+    return isinstance(value, (float, np.floating)) and value != value
 
 
 def _is_present(values: np.ndarray) -> np.ndarray:
@@ -96,6 +101,11 @@ def _numbers(name: Any, column: Any) -> np.ndarray:
         floats = _each(_objects(values), float, where, "numbers")
     if np.isinf(floats).any():
         raise ValueError(f"Got infinity in {where}, but expected finite numbers, or NaN for holes.")
+    largest = np.nanmax(np.abs(floats), initial=0.0)
+    if largest > LARGEST:
+        raise ValueError(
+            f"Got a number of size {largest:.3g} in {where}, but expected at most {LARGEST:g}."
+        )
     return floats
 
 

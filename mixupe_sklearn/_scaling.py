@@ -41,9 +41,17 @@ class _NumberScaler(TransformerMixin, BaseEstimator):
             check_rules(vars(self), self._rules)
         else:
             check_is_fitted(self)
-        return validate_data(
-            self, X, dtype=FLOAT_DTYPES, ensure_all_finite="allow-nan", reset=reset
-        )
+        with np.errstate(over="ignore", invalid="ignore"):  # it sums
+            rows = validate_data(
+                self, X, dtype=FLOAT_DTYPES, ensure_all_finite="allow-nan", reset=reset
+            )
+        largest, most = np.nanmax(np.abs(rows), initial=0.0), np.finfo(rows.dtype).max / 8
+        if reset and largest > most:
+            raise ValueError(
+                f"Got X with a number of size {largest:.3g}, but expected at most {most:.3g}, so "
+                f"that differences stay in the range of {rows.dtype}."
+            )
+        return rows
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -222,6 +230,8 @@ class PiecewiseLinearEncoder(OneToOneFeatureMixin, _NumberScaler):
         # A column of one value has a ramp without end, which is zero all along.
         with np.errstate(over="ignore"):
             ramps -= self.low_
+            largest = np.finfo(ramps.dtype).max  # infinity divided by itself would be no number
+            np.clip(ramps, -largest, largest, out=ramps)
             ramps /= self.high_ - self.low_
         return np.clip(ramps, 0, 1, out=ramps)
 
