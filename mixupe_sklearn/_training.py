@@ -73,7 +73,7 @@ def _name_of(function: Callable[..., Any]) -> str:
     return getattr(function, "__name__", repr(function))
 
 
-def _optimizer_arguments(optimizer: Callable[..., Any], settings: Mapping[str, Any]) -> dict:
+def _optimizer_arguments(optimizer: Any, settings: Mapping[str, Any]) -> dict:
     decay = {"weight_decay": settings["weight_decay"]}
     if not _accepts(optimizer, "weight_decay"):
         if settings["weight_decay"]:
@@ -86,13 +86,22 @@ def _optimizer_arguments(optimizer: Callable[..., Any], settings: Mapping[str, A
     own = {name: given[name] for name in given if name != "param_groups"}  # skorch reads these
     _check_names(optimizer, own, "optimizer_params")
     try:
-        optimizer([torch.nn.Parameter(torch.zeros(1))], **own)
-    except (TypeError, ValueError, RuntimeError) as error:
+        _take_a_step(optimizer, own)
+    except Exception as error:  # torch fails on wrong values in many ways
         raise ValueError(
             f"Got optimizer_params={given!r}, but expected what {_name_of(optimizer)} takes: "
             f"{error}."
         ) from error
     return {**decay, **given}
+
+
+def _take_a_step(optimizer: Any, arguments: Mapping[str, Any]) -> None:
+    """Find out whether an optimizer takes these arguments: some it only looks at in a step."""
+    if not arguments or not issubclass(optimizer, tuple(OPTIMIZERS.values())):
+        return  # those of others may want more than a step can show
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    parameter.grad = torch.zeros(1)
+    optimizer([parameter], **arguments).step()
 
 
 def make_net(
@@ -131,11 +140,16 @@ def make_net(
     net._keeps_batches = False
     try:
         return net.initialize()
-    except ValueError as error:
-        if "empty parameter list" not in str(error):
+    except (TypeError, ValueError, RuntimeError) as error:
+        if "empty parameter list" in str(error):
+            raise ValueError(
+                f"Got module={settings['module']!r}, which has no parameters to train."
+            ) from error
+        if not isinstance(settings["module"], str) or str(error).startswith("Got "):
             raise
         raise ValueError(
-            f"Got module={settings['module']!r}, which has no parameters to train."
+            f"Got module_params={settings['module_params']!r}, but expected what "
+            f"{_name_of(module)} takes: {error}."
         ) from error
 
 
