@@ -79,7 +79,7 @@ def parse_xml(content: bytes, name: str) -> ElementTree.Element:
     refuse_html(content)
     try:
         root = _defusedxml().fromstring(content, forbid_dtd=True)
-    except ElementTree.ParseError as error:
+    except (ElementTree.ParseError, LookupError) as error:  # or an encoding that nobody knows
         raise FaultError(f"no whole XML ({error})") from None
     except ValueError as error:  # an encoding that nobody knows, or what defusedxml forbids
         raise FaultError(f"XML that is not read for safety ({first_line(error)})") from None
