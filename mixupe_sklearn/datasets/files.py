@@ -92,13 +92,13 @@ def _content(path: Path) -> bytes:
         raise IsADirectoryError(f"Got path={str(path)!r}, a folder, but expected a file in it.")
     try:
         return unpacked(path)
-    except DAMAGED as error:
+    except (*DAMAGED, OSError) as error:
+        if isinstance(error, OSError) and error.errno:  # bz2 and gzip raise it without a number
+            raise OSError(
+                f"Got path={str(path)!r}, but expected a file that can be read: {error.strerror}."
+            ) from error
         raise ValueError(
             f"Got path={str(path)!r}, but expected a whole {path.suffix} file: {error}."
-        ) from error
-    except OSError as error:
-        raise OSError(
-            f"Got path={str(path)!r}, but expected a file that can be read: {error.strerror}."
         ) from error
 
 
