@@ -228,7 +228,7 @@ def _numbers(file: Path, dtype: Any = np.int64) -> np.ndarray:
     try:
         lines = (line.replace(",", " ").split() for line in _text(file).splitlines())
         rows = [line for line in lines if line]
-        return np.array(rows, dtype=dtype).reshape(len(rows), len(rows[0]) if rows else 0)
+        return np.array(rows, dtype=dtype).reshape(len(rows), len(rows[0]) if rows else 1)
     except ValueError as error:
         what = "whole numbers" if dtype is np.int64 else "numbers"
         raise ValueError(
