@@ -261,12 +261,12 @@ class ClassTargets:
         return is_new and are_several
 
     def _validate_targets(self, X, y, name):
-        return super()._validate_targets(X, as_written(y), name)
+        return super()._validate_targets(X, as_written(y), name)  # type: ignore[misc]
 
     def _check_targets(self, y, name: str) -> None:
         if y.dtype.kind in "OmM":
             check_holes(y, name)
-        super()._check_targets(y, name)
+        super()._check_targets(y, name)  # type: ignore[misc]
 
     def _learn_targets(self, y, weight) -> None:
         self._know(Labels.learned_from(y))

@@ -269,8 +269,8 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
         largest = np.abs(columns).max(initial=0.0)
         if largest > LARGEST:
             raise ValueError(
-                f"Got {name} with a number of size {largest:.3g}, but expected at most {LARGEST:g}: "
-                f"divide the targets."
+                f"Got {name} with a number of size {largest:.3g}, but expected at most "
+                f"{LARGEST:g}: divide the targets."
             )
         return (columns - self.y_mean_) / self.y_scale_, weight
 

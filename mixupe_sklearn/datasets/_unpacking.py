@@ -20,7 +20,7 @@ MOST_GROWTH, ALWAYS_ALLOWED = 100, 2**28
 PIECE = 2**20
 OPENERS: dict[str, Callable] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 DAMAGED: tuple[type[Exception], ...] = (EOFError, RuntimeError, zlib.error, lzma.LZMAError)
-DAMAGED += (gzip.BadGzipFile, zipfile.BadZipFile)
+DAMAGED += (zipfile.BadZipFile, OSError)
 
 
 def check_growth(n_bytes: int, path: Path) -> None:

@@ -92,7 +92,7 @@ def _content(path: Path) -> bytes:
         raise IsADirectoryError(f"Got path={str(path)!r}, a folder, but expected a file in it.")
     try:
         return unpacked(path)
-    except (*DAMAGED, OSError) as error:
+    except DAMAGED as error:
         if isinstance(error, OSError) and error.errno:  # bz2 and gzip raise it without a number
             raise OSError(
                 f"Got path={str(path)!r}, but expected a file that can be read: {error.strerror}."
