@@ -50,7 +50,9 @@ def sentence_of(error: BaseException) -> str:
     slips += ("not supported between", "zero-size array", "not enough values", "ufunc '")
     assert len(text.strip().splitlines()[:1]) == 1, f"{error!r} says nothing"
     assert len(text.split()) >= 4, f"{error!r} is no sentence"
-    assert text.startswith("Got ") or not any(slip in text for slip in slips), f"{error!r} is a slip"
+    assert text.startswith("Got ") or not any(slip in text for slip in slips), (
+        f"{error!r} is a slip"
+    )
     return text
 
 
@@ -60,7 +62,11 @@ def snapshot(data: Any) -> Any:
         return [snapshot(part) for part in data]
     if sparse.issparse(data):
         parts = {name: part for name, part in vars(data).items() if isinstance(part, np.ndarray)}
-        return [type(data).__name__, data.shape, *sorted((k, snapshot(v)) for k, v in parts.items())]
+        return [
+            type(data).__name__,
+            data.shape,
+            *sorted((k, snapshot(v)) for k, v in parts.items()),
+        ]
     if isinstance(data, np.ndarray) and data.dtype != object:
         return (data.dtype.str, data.shape, data.strides, data.tobytes())
     return pickle.dumps(copy.copy(data))

@@ -114,7 +114,12 @@ def test_a_column_is_of_one_kind_and_reads_alike_twice(frame):
         assert pd.DataFrame(first).equals(pd.DataFrame(second)), "what was read reads otherwise"
 
 
-SCALERS = [ClippingScaler(), QuantileScaler(), PiecewiseLinearEncoder(), PiecewiseLinearEncoder(n_bins=2)]
+SCALERS = [
+    ClippingScaler(),
+    QuantileScaler(),
+    PiecewiseLinearEncoder(),
+    PiecewiseLinearEncoder(n_bins=2),
+]
 
 
 @given(

@@ -39,13 +39,19 @@ def test_a_damaged_table_is_read_or_refused(folder, content):
         assert "class" not in table.X
 
 
-@given(st.binary(max_size=80), st.sampled_from([b"", b"\xff\xfe", b"\xef\xbb\xbf", b"class,a\n", b"sep=;\n"]))
+@given(
+    st.binary(max_size=80),
+    st.sampled_from([b"", b"\xff\xfe", b"\xef\xbb\xbf", b"class,a\n", b"sep=;\n"]),
+)
 def test_random_bytes_are_read_or_refused(folder, content, head):
     read(folder, head + content)
 
 
 @given(
-    st.text(max_size=40), st.sampled_from(["class,size\n", "sep= \nclass size\n", "sep=é\nclassésize\n", "sep=a\nclassasize\n"])
+    st.text(max_size=40),
+    st.sampled_from(
+        ["class,size\n", "sep= \nclass size\n", "sep=é\nclassésize\n", "sep=a\nclassasize\n"]
+    ),
 )
 @example("a 1\nb 2\na 3\nb 4\n", "sep= \nclass size\n")
 @example("aé1\nbé2\naé3\nbé4\n", "sep=é\nclassésize\n")
@@ -53,21 +59,32 @@ def test_any_text_and_any_delimiter_is_read_or_refused(folder, text, head):
     read(folder, (head + text).encode("utf-8", "replace"))
 
 
-cells = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp", "Zs"]), min_size=1, max_size=4)
+cells = st.text(
+    st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp", "Zs"]),
+    min_size=1,
+    max_size=4,
+)
 cells = st.one_of(cells, st.sampled_from(["a b", 'say "x"', "a,b", "a;b", "l1\nl2"]))
 
 
-@given(st.lists(st.tuples(cells, st.integers(-9, 9), st.sampled_from("xy")), min_size=4, max_size=9), st.sampled_from(",;\t|"))
+@given(
+    st.lists(st.tuples(cells, st.integers(-9, 9), st.sampled_from("xy")), min_size=4, max_size=9),
+    st.sampled_from(",;\t|"),
+)
 def test_a_table_that_is_written_reads_back(folder, rows, delimiter):
     text = io.StringIO()
-    csv.writer(text, delimiter=delimiter, quoting=csv.QUOTE_ALL).writerows([["word", "number", "class"], *rows])
+    csv.writer(text, delimiter=delimiter, quoting=csv.QUOTE_ALL).writerows(
+        [["word", "number", "class"], *rows]
+    )
     found = read(folder, text.getvalue().encode())
     labels = [row[2] for row in rows]
     if min(labels.count(label) for label in set(labels)) < 2 or len(set(labels)) < 2:
         assert found.refusal is not None
         return
     if found.refusal is not None:
-        assert "word" in found.refusal or "no values" in found.refusal or "infinity" in found.refusal, found
+        assert (
+            "word" in found.refusal or "no values" in found.refusal or "infinity" in found.refusal
+        ), found
         return
     table = found.answer
     assert table.y.tolist() == labels

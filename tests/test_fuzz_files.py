@@ -36,8 +36,25 @@ def test_a_damaged_pickle_gives_plain_data_or_is_refused(folder, content):
     found = tried(lambda: unpickle_arrays(written(folder, "batch", content), "a set", "an address"))
     if found.refusal is None:
         assert isinstance(found.answer, dict)
-        plain = (np.ndarray, np.generic, np.dtype, type, str, bytes, int, float, list, tuple, dict, type(None), complex)
-        assert all(isinstance(value, (*plain, set, bytearray, type(len))) for value in found.answer.values())
+        plain = (
+            np.ndarray,
+            np.generic,
+            np.dtype,
+            type,
+            str,
+            bytes,
+            int,
+            float,
+            list,
+            tuple,
+            dict,
+            type(None),
+            complex,
+        )
+        assert all(
+            isinstance(value, (*plain, set, bytearray, type(len)))
+            for value in found.answer.values()
+        )
 
 
 def wav(dtype):
@@ -62,8 +79,18 @@ def picture(form, mode):
     return buffer.getvalue()
 
 
-PICTURES = [picture("PNG", "RGB"), picture("PNG", "P"), picture("PNG", "I;16"), picture("JPEG", "RGB")]
-PICTURES += [picture("GIF", "L"), picture("BMP", "RGB"), picture("TIFF", "L"), picture("PPM", "RGB")]
+PICTURES = [
+    picture("PNG", "RGB"),
+    picture("PNG", "P"),
+    picture("PNG", "I;16"),
+    picture("JPEG", "RGB"),
+]
+PICTURES += [
+    picture("GIF", "L"),
+    picture("BMP", "RGB"),
+    picture("TIFF", "L"),
+    picture("PPM", "RGB"),
+]
 
 
 @given(st.sampled_from(PICTURES).flatmap(flipped) | st.binary(max_size=60))
@@ -105,7 +132,9 @@ def test_a_damaged_part_of_a_tu_set_is_whole_or_refused(folder, part, data, attr
     found = tried(lambda: load_tu(home, attributes=attributes), FileNotFoundError)
     if found.refusal is None:
         assert len(found.answer.graphs) == len(found.answer.y)
-        assert sum(adjacency.shape[0] for adjacency, _ in found.answer.graphs) >= len(found.answer.y)
+        assert sum(adjacency.shape[0] for adjacency, _ in found.answer.graphs) >= len(
+            found.answer.y
+        )
         for adjacency, nodes in found.answer.graphs:
             assert nodes is None or len(nodes) == adjacency.shape[0]
 

@@ -53,7 +53,22 @@ kinds = st.sampled_from(list(READERS))
 BOMB = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;"><!ENTITY c SYSTEM "file:///etc/hostname">]>'
 # What stands in an element in the place of a number or a name.
 insides = st.text(max_size=4) | st.sampled_from(
-    ["²", "٣", "-1", "1e400", "inf", "nan", "9" * 5000, "&amp;", "&a;", "&c;", "<x/>", "", "\n", "&#0;"]
+    [
+        "²",
+        "٣",
+        "-1",
+        "1e400",
+        "inf",
+        "nan",
+        "9" * 5000,
+        "&amp;",
+        "&a;",
+        "&c;",
+        "<x/>",
+        "",
+        "\n",
+        "&#0;",
+    ]
 )
 
 
@@ -72,7 +87,9 @@ def test_a_damaged_file_is_read_or_refused(kind, data):
 def test_any_text_in_an_element_is_read_or_refused(kind, data, inside, doctype):
     content, read = READERS[kind]
     parts = content.replace(HEAD, HEAD + doctype).split("</oml:")
-    for number in range(len(parts) - 1) if data is None else [data.draw(st.integers(0, len(parts) - 2))]:
+    for number in (
+        range(len(parts) - 1) if data is None else [data.draw(st.integers(0, len(parts) - 2))]
+    ):
         before, sign, _ = parts[number].rpartition(">")
         changed = "</oml:".join([*parts[:number], before + sign + inside, *parts[number + 1 :]])
         try:
@@ -83,7 +100,12 @@ def test_any_text_in_an_element_is_read_or_refused(kind, data, inside, doctype):
         assert found.kind in (None, FaultError), found
 
 
-@given(kinds, st.sampled_from(["UTF-7", "UTF-16", "utf-32", "latin-1", "", "x", "idna", "base64", "big5", "é"]))
+@given(
+    kinds,
+    st.sampled_from(
+        ["UTF-7", "UTF-16", "utf-32", "latin-1", "", "x", "idna", "base64", "big5", "é"]
+    ),
+)
 @example("task", "utf-7")
 @example("task", "no-such-encoding")
 def test_any_encoding_is_read_or_refused(kind, encoding):
@@ -101,7 +123,10 @@ CV = TaskFile("1", "c", 61, "class", "u", "crossvalidation", 1, 3)
 SPLITS = to_splits(make_folds(12, 1, 3), 3)
 
 
-@given(flipped(SPLITS), st.sampled_from([CV, TaskFile("1", "c", 61, "class", "u", "holdout", None, None)]))
+@given(
+    flipped(SPLITS),
+    st.sampled_from([CV, TaskFile("1", "c", 61, "class", "u", "holdout", None, None)]),
+)
 def test_damaged_splits_are_whole_or_refused(content, task):
     def read():
         folds = read_folds(content, 12, task)
@@ -138,17 +163,25 @@ def test_names_in_a_text_are_found_without_end(text, columns):
     assert found == [text] or all(name in text for name in found)
 
 
-values = st.none() | st.floats(-3, 3) | st.sampled_from(["a", "A", "b", "1", "true", True, False, 1, 2.0, np.nan])
+values = (
+    st.none()
+    | st.floats(-3, 3)
+    | st.sampled_from(["a", "A", "b", "1", "true", True, False, 1, 2.0, np.nan])
+)
 
 
 @given(
     st.lists(values, min_size=1, max_size=6),
     st.sampled_from(["numeric", "nominal", "string", "date"]),
-    st.lists(st.sampled_from(["a", "A", "b", "1", "1.0", "true", "False"]), max_size=4, unique=True),
+    st.lists(
+        st.sampled_from(["a", "A", "b", "1", "1.0", "true", "False"]), max_size=4, unique=True
+    ),
     st.sampled_from(["x", "y", None]),
 )
 def test_a_column_keeps_its_rows_whatever_the_features_say(cells, kind, told, target):
-    frame = pd.DataFrame({"x": pd.Series(cells, dtype=object), "y": ["n", "m"] * 3 if len(cells) == 6 else "n"})
+    frame = pd.DataFrame(
+        {"x": pd.Series(cells, dtype=object), "y": ["n", "m"] * 3 if len(cells) == 6 else "n"}
+    )
     before = frame.copy()
 
     def read():

@@ -115,14 +115,18 @@ def test_training_goes_on_with_changed_parameters_or_says_what_is_fixed(first, s
 
 @given(
     st.dictionaries(
-        st.sampled_from(["d_hidden", "dropout", "activation", "batch_norm", "bias", "n_features", "n_outputs"]),
+        st.sampled_from(
+            ["d_hidden", "dropout", "activation", "batch_norm", "bias", "n_features", "n_outputs"]
+        ),
         odd_values | st.sampled_from([(2,), (3, 2), "relu", 2]),
         max_size=2,
     )
 )
 @example({"n_features": 7})
 def test_any_arguments_of_the_module_are_used_or_refused(module_params):
-    found = tried(lambda: tiny_classifier(module_params=module_params).fit(X, Y), FloatingPointError)
+    found = tried(
+        lambda: tiny_classifier(module_params=module_params).fit(X, Y), FloatingPointError
+    )
     if found.refusal is None:
         assert np.isfinite(found.answer.predict_proba(X)).all()
     else:
@@ -133,7 +137,9 @@ def test_any_arguments_of_the_module_are_used_or_refused(module_params):
 @given(
     st.sampled_from(["adam", "adamw", "nadam", "rmsprop", "sgd"]),
     st.dictionaries(
-        st.sampled_from(["betas", "eps", "momentum", "nesterov", "lr", "amsgrad", "foreach", "weight_decay"]),
+        st.sampled_from(
+            ["betas", "eps", "momentum", "nesterov", "lr", "amsgrad", "foreach", "weight_decay"]
+        ),
         odd_values | st.sampled_from([0.5, (0.5, 0.5), (2, 3), True]),
         max_size=2,
     ),

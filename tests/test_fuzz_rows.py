@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 import torch
 from fuzz import broken_numbers, matrices, plain_numbers, tiny_classifier, tiny_regressor, tried
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -171,8 +171,11 @@ def test_names_of_columns_never_break_a_frame(X, names):
     found = tried(lambda: tiny_classifier().fit(frame, y), FloatingPointError, alike=frame)
     if found.refusal is None:
         assert tried(lambda: found.answer.predict(frame)).refusal is None
-    assert found.refusal is None or not np.isfinite(X).all() or np.abs(X).max() > 1e30 or (
-        "names" in found.refusal
+    assert (
+        found.refusal is None
+        or not np.isfinite(X).all()
+        or np.abs(X).max() > 1e30
+        or ("names" in found.refusal)
     )
 
 
@@ -181,5 +184,9 @@ def test_containers_hold_what_they_are_given(name):
     """The oracle itself: no container may lose a number on its way."""
     X = np.array([[1.0, 0.0, -2.5], [0.0, 0.0, 4.0]])
     held = CONTAINERS[name](X)
-    dense = held.toarray() if sparse.issparse(held) else np.asarray(getattr(held, "detach", lambda: held)())
+    dense = (
+        held.toarray()
+        if sparse.issparse(held)
+        else np.asarray(getattr(held, "detach", lambda: held)())
+    )
     assert np.array_equal(dense.astype(np.float64), X)

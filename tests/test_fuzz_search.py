@@ -27,7 +27,9 @@ spaces = st.dictionaries(names, st.lists(values, max_size=4), max_size=3)
 
 
 def is_alike(first, second):
-    return type(first) is type(second) and np.array_equal(first, second, equal_nan=isinstance(first, float))
+    return type(first) is type(second) and np.array_equal(
+        first, second, equal_nan=isinstance(first, float)
+    )
 
 
 @given(spaces)
@@ -58,7 +60,10 @@ def test_points_of_a_grid_have_numbers_of_their_own(given_space, data):
 
 
 odd_spaces = st.dictionaries(
-    names, values | st.lists(values, max_size=2) | st.builds(FloatDistribution, st.just(0.0), st.floats(0, 1)),
+    names,
+    values
+    | st.lists(values, max_size=2)
+    | st.builds(FloatDistribution, st.just(0.0), st.floats(0, 1)),
     max_size=3,
 )
 
@@ -66,7 +71,9 @@ odd_spaces = st.dictionaries(
 @given(
     odd_spaces,
     st.sampled_from(["auto", "grid", "tpe", "random", "bayes", None, 3, ["grid"]]),
-    st.sampled_from(["auto", "halving", "hyperband", "median", "wilcoxon", "none", "x", None, 3, ["none"]]),
+    st.sampled_from(
+        ["auto", "halving", "hyperband", "median", "wilcoxon", "none", "x", None, 3, ["none"]]
+    ),
     st.none() | st.integers(1, 9),
 )
 def test_any_space_and_strategy_is_taken_or_refused(given_space, sampler, pruner, n_trials):
@@ -80,7 +87,11 @@ def test_any_space_and_strategy_is_taken_or_refused(given_space, sampler, pruner
     assert (found.refusal is None) <= is_known
 
 
-@given(st.sampled_from(["paper", "default"]), st.text(max_size=4), st.sampled_from(["mixupe", "mixup", "erm", "erm+penalty"]))
+@given(
+    st.sampled_from(["paper", "default"]),
+    st.text(max_size=4),
+    st.sampled_from(["mixupe", "mixup", "erm", "erm+penalty"]),
+)
 def test_a_named_space_has_the_prefix_that_is_asked_for(space, prefix, method):
     found = tried(lambda: named_space(space, prefix, method))
     assert (found.refusal is None) == (space == "default" or method != "erm")
@@ -116,7 +127,10 @@ def test_a_damaged_database_is_refused_before_a_search(folder, database, data):
         connection.close()
 
 
-@given(values.filter(lambda value: not isinstance(value, str)) | st.sampled_from(["x://y", "://", "a://b:secret@d"]))
+@given(
+    values.filter(lambda value: not isinstance(value, str))
+    | st.sampled_from(["x://y", "://", "a://b:secret@d"])
+)
 def test_a_storage_that_is_none_is_refused_without_its_password(storage):
     found = tried(lambda: open_storage(storage))
     assert (found.refusal is None) == (storage is None)

@@ -21,9 +21,9 @@ KINDS = {
     "date": st.dates(datetime.date(1900, 1, 1), datetime.date(2100, 1, 1)),
     "hole": st.sampled_from([None, np.nan, pd.NA, pd.NaT]),
 }
-labels = st.lists(
-    st.sampled_from(list(KINDS)), min_size=1, max_size=2, unique=True
-).flatmap(lambda kinds: st.lists(st.one_of([KINDS[kind] for kind in kinds]), min_size=8, max_size=8))
+labels = st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=2, unique=True).flatmap(
+    lambda kinds: st.lists(st.one_of([KINDS[kind] for kind in kinds]), min_size=8, max_size=8)
+)
 HOLDERS = {
     "list": list,
     "tuple": tuple,
@@ -71,10 +71,19 @@ def test_partial_fit_learns_announced_labels_or_refuses(values, others, announce
 
 
 @given(
-    st.integers(0, 9), st.integers(0, 4), st.data(), st.sampled_from(["i8", "f4", "?", "O", "csr", "csc", "frame"])
+    st.integers(0, 9),
+    st.integers(0, 4),
+    st.data(),
+    st.sampled_from(["i8", "f4", "?", "O", "csr", "csc", "frame"]),
 )
 def test_several_labels_a_row_are_learned_or_refused(n_rows, n_labels, data, holder):
-    values = data.draw(st.lists(st.integers(0, 1) | st.integers(-1, 2), min_size=n_rows * n_labels, max_size=n_rows * n_labels))
+    values = data.draw(
+        st.lists(
+            st.integers(0, 1) | st.integers(-1, 2),
+            min_size=n_rows * n_labels,
+            max_size=n_rows * n_labels,
+        )
+    )
     matrix = np.array(values, dtype=np.int64).reshape(n_rows, n_labels)
     holders = {"csr": sparse.csr_array, "csc": sparse.csc_matrix, "frame": pd.DataFrame}
     y = holders[holder](matrix) if holder in holders else matrix.astype(holder)
@@ -159,7 +168,9 @@ def test_targets_of_a_regression_are_learned_or_refused(values, holder):
     y = np.column_stack([y, y[::-1]]) if holder == "two" else y
     found = tried(lambda: tiny_regressor().fit(X, y), alike=y)
     numbers = np.asarray(y, dtype=np.float64)
-    assert (found.refusal is None) == (np.isfinite(numbers).all() and np.abs(numbers).max() <= 1e300)
+    assert (found.refusal is None) == (
+        np.isfinite(numbers).all() and np.abs(numbers).max() <= 1e300
+    )
     if found.refusal is None:
         predicted = tried(lambda: found.answer.predict(X))
         assert predicted.refusal is None
@@ -175,8 +186,11 @@ def test_the_unit_of_a_target_does_not_matter(values, power):
 
 
 @given(
-    st.integers(0, 5), st.sampled_from([(2,), (3,), ()]), labels | st.lists(st.integers(0, 2), max_size=5),
-    st.none() | st.lists(odd_weights, max_size=5), st.booleans(),
+    st.integers(0, 5),
+    st.sampled_from([(2,), (3,), ()]),
+    labels | st.lists(st.integers(0, 2), max_size=5),
+    st.none() | st.lists(odd_weights, max_size=5),
+    st.booleans(),
 )
 def test_validation_rows_are_used_or_refused(n_rows, width, y_val, weight, with_rows):
     y = np.arange(8) % 2
