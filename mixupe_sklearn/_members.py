@@ -78,7 +78,7 @@ def set_aside(
     seed : int
         Seed of the choice.
     """
-    n_parts = min(n_rows, max(2, n_folds, round(1 / share)))  # one would be all rows
+    n_parts = min(n_rows, max(2, n_folds, round(min(n_rows, 1 / share))))  # one would be all rows
     parts = deal(strata, n_rows, n_parts, seed)
     return [parts[fold % n_parts] for fold in range(n_folds)]
 
