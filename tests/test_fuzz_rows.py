@@ -110,7 +110,9 @@ def test_a_container_does_not_change_a_fit_and_is_not_written_to(X, container):
     found = tried(lambda: tiny_classifier().fit(held, y), alike=[y, held] if is_array else y)
     assert found.refusal is None
     expected = tiny_classifier().fit(X, y).predict_proba(X)
-    np.testing.assert_allclose(found.answer.predict_proba(X), expected, rtol=1e-5)
+    # Names of columns are missed, with a warning, where a frame had them.
+    proba = tried(lambda: found.answer.predict_proba(X)).answer
+    np.testing.assert_allclose(proba, expected, rtol=1e-5)
 
 
 @given(matrices(st.integers(0, 200), rows=(4, 9), columns=(1, 3)), st.sampled_from(TYPES))
