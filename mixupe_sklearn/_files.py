@@ -58,7 +58,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         with suppress(FileNotFoundError):
             os.unlink(file.name)
         raise
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
 
 
 def _check(target: pathlib.Path) -> None:
@@ -101,7 +101,7 @@ def _clear_pieces(target: pathlib.Path) -> None:
             piece.unlink()
 
 
-def _sync_folder(folder: pathlib.Path) -> None:
+def sync_folder(folder: pathlib.Path) -> None:
     """Bring the new name to the disk, where the system can; the file itself is there already."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)

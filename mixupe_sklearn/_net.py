@@ -16,14 +16,13 @@ from torch import Tensor
 
 from mixupe_sklearn._batches import Batches, BatchNumbers
 from mixupe_sklearn._by_hand import pay_back, run_by_hand, why_not_by_hand
-from mixupe_sklearn._callbacks import BATCH_EVENTS, QuietLog, hears_batches
+from mixupe_sklearn._callbacks import BATCH_EVENTS, QuietLog, SteadyTimer, hears_batches
 from mixupe_sklearn._criterion import LossParts, MixupELoss
 from mixupe_sklearn._forward import as_logits
 from mixupe_sklearn._loading import Loader
+from mixupe_sklearn._net_files import WholeFiles
 from mixupe_sklearn._skorch_data import rows_in_memory, split_weight, targets_of, with_weight
 
-# A mixin: its methods find skorch's own through the classes below.
-_Net: Any = object
 # What a step records: its loss, the parts of it, and its scale.
 RECORDED = ("train_loss", "train_mixup_loss", "train_penalty", "loss_scale")
 # Methods that a subclass may override to see, or to change, each step.
@@ -53,8 +52,11 @@ def has_batch_norm(module: torch.nn.Module) -> bool:
     return any(isinstance(layer, norm) for layer in module.modules())
 
 
-class _MixupEStep(_Net):
-    """What both nets share: batches, the training step, and what is recorded of it."""
+class _MixupEStep(WholeFiles):
+    """What both nets share: batches, the training step, and what is recorded of it.
+
+    A mixin: its methods find skorch's own through the classes below.
+    """
 
     # Whether the history of an epoch has a row for each batch; an estimator does without.
     _keeps_batches = True
@@ -96,8 +98,8 @@ class _MixupEStep(_Net):
     @property
     def _default_callbacks(self) -> list:
         parts = [(name, PassthroughScoring(name=name, on_train=True)) for name in RECORDED[1:]]
-        first, *others, (name, _) = super()._default_callbacks
-        return [first, *parts, *others, (name, QuietLog())]
+        (timer, _), *others, (name, _) = super()._default_callbacks
+        return [(timer, SteadyTimer()), *parts, *others, (name, QuietLog())]
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **fit_params: Any) -> Any:
         """Initialise and train; see ``skorch.NeuralNet.fit``. Weights are mixed with their rows."""

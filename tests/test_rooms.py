@@ -63,7 +63,7 @@ FLOORS = [
     ["datasets._openml_read"],
     ["datasets.openml"],
     ["datasets"],
-    ["_batches", "_callbacks", "_criterion", "_hardware", "_presets", "_slopes"],
+    ["_batches", "_callbacks", "_criterion", "_hardware", "_net_files", "_presets", "_slopes"],
     ["_feed", "_stacked", "_skorch_data", "_graphs.packed"],
     ["_lockstep", "_graphs.nodes", "_graphs.reading"],
     ["_by_hand"],
