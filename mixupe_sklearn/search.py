@@ -34,7 +34,7 @@ from mixupe_sklearn._search.results import (
     why_no_result,
 )
 from mixupe_sklearn._search.space import Space
-from mixupe_sklearn._search.storage import HICCUPS, grace_of, hang_up, has_heartbeat, open_storage
+from mixupe_sklearn._search.storage import HICCUPS, grace_of, has_heartbeat, opened
 from mixupe_sklearn._search.study import IDENTITY, give_back_all, live_trials, open_study
 from mixupe_sklearn._search.trials import Task
 from mixupe_sklearn._search.worker import Job, work, work_elsewhere
@@ -275,8 +275,7 @@ class MixupESearchCV(BaseSearchCV):
             if is_temporary:  # processes need a place to meet
                 folder = stack.enter_context(tempfile.TemporaryDirectory())
                 storage = pathlib.Path(folder) / "search.db"
-            storage = open_storage(storage)
-            stack.callback(hang_up, storage)
+            storage = stack.enter_context(opened(storage))
             if n_jobs > 1 and isinstance(storage, InMemoryStorage):
                 raise ValueError(
                     f"Got a storage in memory with n_jobs={self.n_jobs}, but expected a file or a "

@@ -180,6 +180,37 @@ def hang_up(storage: Any) -> None:
         storage.engine.dispose()
 
 
+@contextmanager
+def opened(storage: Any) -> Iterator[Any]:
+    """A storage for the time of a search; what it raises meanwhile (no room, say) is a sentence."""
+    found = open_storage(storage)
+    try:
+        yield found
+    except HICCUPS as error:
+        reason: BaseException = error
+        while reason.__cause__ is not None:
+            reason = reason.__cause__
+        is_named = isinstance(storage, (str, pathlib.Path))
+        shown = _without_password(str(storage)) if is_named else type(storage).__name__
+        raise OSError(
+            f"Got storage={shown!r}, which failed during the search "
+            f"({str(reason).strip().splitlines()[0]}), but expected one that can be reached and "
+            f"has room: finished trials are safe there, and the same search goes on."
+        ) from error
+    finally:
+        hang_up(found)
+
+
+def bring_to_now(storage: RDBStorage) -> None:
+    """Let no sign of life be from the future: of a clock set back, nobody would seem dead again."""
+    future = sqlalchemy.text(
+        "UPDATE trial_heartbeats SET heartbeat = CURRENT_TIMESTAMP "
+        "WHERE heartbeat > CURRENT_TIMESTAMP"
+    )
+    with storage.engine.begin() as connection:
+        connection.execute(future)
+
+
 def grace_of(storage: Any) -> float:
     """Seconds without a sign of life after which a worker counts as dead."""
     return storage.grace_period or 2 * storage.get_heartbeat_interval()

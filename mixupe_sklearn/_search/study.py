@@ -19,6 +19,7 @@ from mixupe_sklearn._search.space import Space
 from mixupe_sklearn._search.storage import (
     HICCUPS,
     MAX_RETRIES,
+    bring_to_now,
     grace_of,
     has_heartbeat,
     meanwhile,
@@ -210,6 +211,7 @@ class Rescue:
     def look(self) -> bool:
         """Look once; return whether there is still something to do or to wait for."""
         if has_heartbeat(self.storage):
+            bring_to_now(self.storage)
             with quiet():
                 fail_stale_trials(self.study)
         live = live_trials(self.study)

@@ -48,7 +48,7 @@ class Job:
     pruner: Any
     n_trials: float
     n_jobs: int
-    deadline: float  # by the wall clock, which all processes of a machine share
+    deadline: float  # by the wall clock, which processes share
     vectorize: bool | str
     n_threads: int | None
     n_epochs: int | None  # the longest training of a fit; None where no epochs are reported
@@ -75,11 +75,14 @@ def work(job: Job, study: Any) -> str | None:
     reason = None if job.vectorize else "vectorize=False"
     reason = reason or why_not_together(job.task, list(job.space.distributions))
     pause = PAUSES[0]
+    # From here on by a clock that nobody sets.
+    deadline = time.monotonic() + job.deadline - time.time()
     with _threads(job.n_threads):
-        while time.time() < job.deadline:
+        while time.monotonic() < deadline:
             trials: list[Trial] = []
             with heartbeats(job.storage, trials):
-                _claim_some(job, study, trials, 1 if reason else _n_wanted(job, study))
+                n_wanted = 1 if reason else _n_wanted(job, study)
+                _claim_some(job, study, trials, n_wanted, deadline)
                 reason = _run(job, study, trials, reason) if trials else reason
             if not trials:
                 if not rescue.look():
@@ -111,9 +114,9 @@ def _n_wanted(job: Job, study: Any) -> int:
     return max(1, min(n_networks // len(job.task.seeds), share))
 
 
-def _claim_some(job: Job, study: Any, trials: list[Trial], n_wanted: int) -> None:
+def _claim_some(job: Job, study: Any, trials: list[Trial], n_wanted: int, deadline: float) -> None:
     """Add trials to the list, as they are claimed."""
-    while len(trials) < n_wanted and time.time() < job.deadline:
+    while len(trials) < n_wanted and time.monotonic() < deadline:
         trial = claim(study, job.storage, job.space, job.n_trials, job.token)
         if trial is None:
             break
