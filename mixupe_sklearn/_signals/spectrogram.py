@@ -2,17 +2,17 @@
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from mixupe_sklearn._checks import Kind, Number, Rule, check_rules
+from mixupe_sklearn._files import replacing
 from mixupe_sklearn._signals.sound import RATE, Waves, read_sounds
 
 COUNT = Number("a whole number >= 1", 1, integer=True)
@@ -241,20 +241,16 @@ class Spectrogram(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
 
     def _keep(self, path: Path, waves: Waves, shape: tuple[int, ...]) -> np.ndarray:
         """Compute into a file of our own, and give it its name when it is whole."""
-        try:
-            handle, name = tempfile.mkstemp(".part", f".{path.stem}-", dir=path.parent)
-        except OSError as error:
-            raise _no_folder(error, self.cache, "can be written to") from error
-        os.close(handle)
-        try:
-            result = np.lib.format.open_memmap(name, "w+", np.dtype(np.float32), shape)
+        with ExitStack() as stack:
+            try:
+                file = stack.enter_context(replacing(path))
+                result = np.lib.format.open_memmap(file.name, "w+", np.dtype(np.float32), shape)
+                _take_room(file)
+            except OSError as error:
+                raise _no_folder(error, self.cache, "can be written to") from error
             self._fill(result, waves)
             result.flush()
             del result
-            os.replace(name, path)
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(name)
         return np.load(path, mmap_mode="c")
 
 
@@ -278,6 +274,12 @@ def batches_of(waves: Sequence[np.ndarray], n_most: int) -> Iterator[list[np.nda
         batch.append(wave)
     if batch:
         yield batch
+
+
+def _take_room(file: BinaryIO) -> None:
+    """Take all room on the disk now: where it runs out later, the system ends the process."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
 
 
 def _make_folder(cache: Any) -> Path:
