@@ -22,6 +22,7 @@ from benchmarks._signals.networks import SMALL, Network, network_of
 from benchmarks._tabular.append_only import AppendOnly, whole_lines
 from benchmarks._tabular.running import commit, versions_of
 from mixupe_sklearn import MixupEImageClassifier
+from mixupe_sklearn._files import replacing
 from mixupe_sklearn.diagnostics import DerivativeMonitor, plot_alpha_min, plot_loss_curves
 
 # What the paper trains CIFAR with: alpha = 1, and the eta of its recipes.
@@ -131,7 +132,8 @@ def draw(rows: pd.DataFrame, folder: pathlib.Path) -> list[pathlib.Path]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / "figure-losses.png", folder / "figure-alpha-min.png"]
     for path, made in zip(paths, (figure, second), strict=True):
-        made.savefig(path, dpi=130, metadata={"Software": None})
+        with replacing(path) as file:
+            made.savefig(file, format="png", dpi=130, metadata={"Software": None})
     return paths
 
 

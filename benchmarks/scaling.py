@@ -20,6 +20,7 @@ import pandas as pd
 from sklearn.model_selection import StratifiedKFold
 
 from benchmarks._tabular.running import commit, versions_of
+from benchmarks._writing import write_text
 from mixupe_sklearn import make_mixupe_pipeline, make_preprocessor, preset
 from mixupe_sklearn.datasets import load_embedded
 
@@ -110,8 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     path = options.output or (pathlib.Path("build/scaling.csv") if options.quick else ROWS)
     params = PARAMS | ({"max_epochs": 2} if options.quick else {})
     rows = measure(names, n_folds, N_REPEATS, params)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    rows.to_csv(path, index=False)
+    write_text(path, rows.to_csv(index=False))
     print(f"\n{make_table(pd.read_csv(path))}\n\nRows: {path}")
 
 

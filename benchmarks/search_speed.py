@@ -21,6 +21,7 @@ without them the data are scikit-learn's digits.
 
 import argparse
 import csv
+import io
 import json
 import os
 import pathlib
@@ -47,6 +48,7 @@ from skorch.dataset import unpack_data
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+from benchmarks._tabular.append_only import AppendOnly
 from benchmarks._tabular.running import commit
 from mixupe_sklearn import MixupEClassifier, MixupESearchCV, __version__, preset
 from mixupe_sklearn._search.space import PAPER_ALPHAS, PAPER_ETAS
@@ -362,13 +364,11 @@ def append_rows(
     path: pathlib.Path, rows: Iterable[dict[str, Any]], note: Mapping[str, str]
 ) -> None:
     """Write each row when it comes, and say so."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     for row in rows:
-        with path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, {**row, **note})
-            if file.tell() == 0:
-                writer.writeheader()
-            writer.writerow({**row, **note})
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerow([*row.values(), *note.values()])
+        with AppendOnly(path, [*row, *note], patience=60) as file:
+            file.write(text.getvalue())
         shown = {name: value for name, value in row.items() if name != "scores"}
         print(", ".join(f"{name} {_short(value)}" for name, value in shown.items()), flush=True)
 

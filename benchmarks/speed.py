@@ -22,6 +22,7 @@ from benchmarks._speed.page import images, write_docs
 from benchmarks._speed.promises import cell_lines, lines_of
 from benchmarks._speed.scales import FULL, QUICK, Scale
 from benchmarks._speed.store import Figures, Store, describe_run, read
+from benchmarks._writing import write_text
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -43,7 +44,7 @@ def run(
     measure_all(scale, store, lambda text: print(text, flush=True))
     results = read(path)
     for name, text in images(results).items():
-        path.with_name(f"{path.stem}-{name.removeprefix('speed-')}").write_text(text)
+        write_text(path.with_name(f"{path.stem}-{name.removeprefix('speed-')}"), text)
     return results
 
 

@@ -28,6 +28,7 @@ from benchmarks._tabular.report.results import choose
 from benchmarks._tabular.rows import RowsFile, read_rows
 from benchmarks._tabular.running import Item, Plan, run
 from benchmarks._tabular.workers import LostWorkersError
+from benchmarks._writing import write_text
 from mixupe_sklearn.datasets import EMBEDDED, load_embedded, read_csv
 
 
@@ -140,9 +141,10 @@ def run_all(options: argparse.Namespace, path: pathlib.Path, command: str) -> En
 
 def note_command(folder: pathlib.Path, command: str) -> None:
     """Keep the commands that have made the rows: the report tells them."""
-    if command not in read_commands(folder).split("; "):
-        with (folder / "commands.txt").open("a") as file:
-            file.write(command + "\n")
+    path = folder / "commands.txt"
+    lines = path.read_text().splitlines() if path.exists() else []
+    if command not in lines:
+        write_text(path, "\n".join([*lines, command, ""]))
 
 
 def read_commands(folder: pathlib.Path) -> str:

@@ -1,18 +1,29 @@
 """What is finished stays, whatever happens: files are written whole or not at all."""
 
 import errno
+import io
+import itertools
 import os
 import pathlib
 import signal
+import sqlite3
 import stat
-import subprocess
-import sys
 import threading
+import time
 
+import optuna
 import pytest
+import torch
+from openml_programs import files
+from paper import paper_classifier
 
-from mixupe_sklearn import _files
+from mixupe_sklearn import MixupESearchCV, _files
 from mixupe_sklearn._files import replacing
+from mixupe_sklearn._search import storage as storage_module
+from mixupe_sklearn._search.study import CLAIMED, Rescue
+
+DAY = 24 * 3600
+SENTENCE = "^Got storage='.*search.db', which failed during the search .database or disk is full."
 
 
 def put(path, content, then=lambda: None):
@@ -102,18 +113,19 @@ def test_what_is_no_file_is_refused_and_not_replaced(tmp_path):
         put(tmp_path / "nowhere" / "file", b"")
 
 
-def test_pieces_of_killed_writers_go_and_those_of_living_ones_stay(tmp_path):
+def die_half_way(path):
+    with replacing(path) as file:
+        file.write(b"half")
+        file.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_pieces_of_killed_writers_go_and_those_of_living_ones_stay(tmp_path, processes):
     path = tmp_path / "a[0]*"
-    code = f"""
-import os, signal
-from mixupe_sklearn._files import replacing
-with replacing({str(path)!r}) as file:
-    file.write(b"half")
-    file.flush()
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True)
-    assert done.returncode == -signal.SIGKILL
+    process = processes.Process(target=die_half_way, args=(path,))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
     (dead,) = names(tmp_path)
     (tmp_path / ".a[0]*.mine.part").write_text("somebody's")
     with replacing(path) as file:
@@ -146,3 +158,111 @@ def test_writers_at_once_leave_one_whole_content(tmp_path):
     assert not wrong
     assert path.read_bytes() in contents
     assert names(tmp_path) == ["file"]
+
+
+def test_parameters_of_a_net_are_written_whole(small_digits, tmp_path, monkeypatch):
+    X, y = small_digits
+    net = paper_classifier(max_epochs=1, random_state=0).fit(X, y).net_
+    names_of = {"f_params": tmp_path / "params.pt", "f_history": str(tmp_path / "history.json")}
+    net.save_params(**names_of)
+    before = files(tmp_path)
+    save = torch.save
+
+    def save_half(content, name):
+        save(content, name)
+        os.truncate(name, 100)
+        raise_no_room()
+
+    monkeypatch.setattr(torch, "save", save_half)
+    with pytest.raises(OSError, match="No space"):
+        net.save_params(**names_of)
+    assert files(tmp_path) == before
+    monkeypatch.undo()
+    net.load_params(**names_of)
+    stream = io.BytesIO()
+    net.save_params(stream)  # skorch takes open files as well
+    assert torch.load(io.BytesIO(stream.getvalue())).keys() == net.module_.state_dict().keys()
+
+
+@pytest.fixture
+def jumping(monkeypatch):
+    """A wall clock that somebody sets, days ahead and back, between any two looks at it."""
+    clock, jumps = time.time, itertools.cycle([0.0, 3 * DAY, -2 * DAY, DAY])
+    monkeypatch.setattr(time, "time", lambda: clock() + next(jumps))
+
+
+def test_durations_do_not_follow_the_wall_clock(small_digits, jumping):
+    classifier = paper_classifier(max_epochs=6, random_state=0).fit(*small_digits)
+    assert all(0 <= seconds < 100 for seconds in classifier.net_.history[:, "dur"])
+
+
+def test_a_timeout_does_not_follow_the_wall_clock(iris, monkeypatch):
+    clock = time.time
+
+    def set_the_clock(estimator, X, y):
+        monkeypatch.setattr(time, "time", lambda: clock() + 30 * DAY)
+        return estimator.score(X, y)
+
+    search = MixupESearchCV(
+        paper_classifier(max_epochs=1),
+        {"alpha": [0.1, 0.5, 1.0]},
+        cv=2,
+        timeout=3600,
+        vectorize=False,
+        scoring=set_the_clock,
+        refit=False,
+    )
+    assert len(search.fit(*iris).cv_results_["params"]) == 3
+
+
+@pytest.fixture
+def _quick(monkeypatch):
+    monkeypatch.setattr(storage_module, "HEARTBEAT", 1)
+    monkeypatch.setattr(storage_module, "GRACE", 1)
+
+
+@pytest.mark.usefixtures("_quick")
+def test_a_sign_of_life_from_the_future_does_not_keep_a_dead_worker_alive(tmp_path):
+    with storage_module.opened(tmp_path / "search.db") as storage, storage_module.quiet():
+        study = optuna.create_study(storage=storage)
+        trial = study.ask()
+        storage.record_heartbeat(trial._trial_id)
+        with storage.engine.begin() as connection:  # then the clock is set back
+            connection.exec_driver_sql(
+                "UPDATE trial_heartbeats SET heartbeat = datetime('now', '+3 days')"
+            )
+        trial.set_user_attr(CLAIMED, [trial.number, "a worker that is dead"])
+        rescue = Rescue(study, storage)
+        for _ in range(100):
+            rescue.look()
+            if len(study.get_trials()) == 2:
+                break
+            time.sleep(0.1)
+        assert [t.state.name for t in study.get_trials()] == ["FAIL", "WAITING"]
+
+
+@pytest.mark.usefixtures("_quick")
+@pytest.mark.filterwarnings("ignore:Study .* has trials of other processes")
+def test_a_storage_that_fails_during_a_search_is_told(iris, tmp_path, monkeypatch):
+    path = tmp_path / "search.db"
+    search = MixupESearchCV(
+        paper_classifier(max_epochs=1, batch_size=75),
+        {"alpha": [0.1 * number for number in range(1, 31)]},
+        cv=2,
+        storage=path,
+        refit=False,
+    )
+    begin = sqlite3.connect
+
+    def full(*arguments, **options):
+        connection = begin(*arguments, **options)
+        connection.execute("PRAGMA max_page_count=1")  # what it has now: no room for any more
+        return connection
+
+    with storage_module.opened(path):
+        pass  # the tables are made
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", full)
+        with pytest.raises(OSError, match=SENTENCE):
+            search.fit(*iris)
+    assert list(search.fit(*iris).cv_results_["state"]) == ["complete"] * 30

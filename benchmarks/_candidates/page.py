@@ -3,6 +3,8 @@
 import pathlib
 import re
 
+from benchmarks._writing import write_text
+
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "tables.md"
 
 
@@ -44,4 +46,4 @@ def fill(page: str, name: str, text: str) -> str:
 
 def write(name: str, text: str, path: pathlib.Path = PAGE) -> None:
     """Write a block into the page."""
-    path.write_text(fill(path.read_text(), name, text))
+    write_text(path, fill(path.read_text(), name, text))

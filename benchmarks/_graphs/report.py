@@ -17,6 +17,7 @@ from benchmarks._tabular.own import as_json
 from benchmarks._tabular.report.formats import as_markdown, as_terminal
 from benchmarks._tabular.report.sheets import Cell, Column, Sheet, number, plus_minus, short, span
 from benchmarks._tabular.rows import read_rows
+from benchmarks._writing import write_text
 
 SAID = {"xu": "on the test folds (Xu et al.)", "honest": "on validation graphs"}
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "graphs.md"
@@ -149,7 +150,7 @@ def make_report(folder: pathlib.Path) -> str:
     sheets, lines = sheets_of(folder)
     told = ["# Graphs", *map(as_markdown, sheets), "How it was run:", "\n".join(lines)]
     file = folder / "report.md"
-    file.write_text("\n\n".join(told) + "\n")
+    write_text(file, "\n\n".join(told) + "\n")
     printed = [f"{printable(sheet.caption)}\n\n{as_terminal(sheet, WIDTH)}" for sheet in sheets]
     return "\n\n".join([*printed, "\n".join(lines), f"Report: {file}"])
 

@@ -20,6 +20,7 @@ from benchmarks._speed.timing import Run, Times, median, ratio_of, take_turns, t
 from benchmarks._tabular.report.formats import as_terminal
 from benchmarks._tabular.report.sheets import Cell, Column, Sheet, number
 from benchmarks._tabular.running import commit, versions_of
+from benchmarks._writing import write_text
 from mixupe_sklearn._skorch_data import make_dataset
 
 FILE = "timing.json"
@@ -171,5 +172,4 @@ def as_print(path: pathlib.Path) -> str:
 
 def write(results: Mapping[str, Any], path: pathlib.Path) -> None:
     """Keep what was measured."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(results, indent=1) + "\n")
+    write_text(path, json.dumps(results, indent=1) + "\n")

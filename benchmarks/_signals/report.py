@@ -17,6 +17,7 @@ from benchmarks._tabular.own import as_json
 from benchmarks._tabular.report.formats import as_markdown, as_terminal
 from benchmarks._tabular.report.sheets import Sheet
 from benchmarks._tabular.rows import read_rows
+from benchmarks._writing import write_text
 
 CAUTION = (
     "Subsets, small networks and short trainings: these figures compare methods within one run. "
@@ -126,7 +127,7 @@ def make_report(report: Report, folder: pathlib.Path) -> str:
         raise ValueError(f"Got no rows in {path}, but expected some to report on{reason}.")
     file, ratios = folder / report.file, _ratios(report, folder)
     whole = as_page(report, sections)
-    file.write_text(whole if ratios is None else f"{whole}\n{as_markdown(ratios)}\n")
+    write_text(file, whole if ratios is None else f"{whole}\n{as_markdown(ratios)}\n")
     told = [as_print(report, sections), f"Rows:   {path}\nReport: {file}"]
     if ratios is not None:
         told.insert(1, _printed(ratios))

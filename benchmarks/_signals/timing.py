@@ -16,6 +16,7 @@ from benchmarks._signals.networks import Network
 from benchmarks._speed.timing import Run, Times, median, ratio_of, take_turns, threads
 from benchmarks._tabular.report.sheets import Cell, Column, Sheet, number
 from benchmarks._tabular.running import commit, versions_of
+from benchmarks._writing import write_text
 
 # The share of a batch that each candidate penalises, and the most that its epoch may take of one of
 # Mixup.
@@ -84,5 +85,4 @@ def sheet_of(results: Mapping[str, Any]) -> Sheet:
 
 def write(results: Mapping[str, Any], path: pathlib.Path) -> None:
     """Keep what was measured."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(results, indent=1) + "\n")
+    write_text(path, json.dumps(results, indent=1) + "\n")

@@ -17,6 +17,7 @@ from benchmarks._speed.promises import (
 from benchmarks._speed.sizes import Size
 from benchmarks._speed.store import Figures
 from benchmarks._speed.timing import median
+from benchmarks._writing import write_text
 
 # Ratios that have a table of all sizes.
 IN_TABLES = (
@@ -206,7 +207,6 @@ def images(results: Figures) -> dict[str, str]:
 def write_docs(results: Figures, folder: pathlib.Path) -> None:
     """Write tables and plots into the docs."""
     page = folder / "speed.md"
-    page.write_text(fill(page.read_text(), results))
-    (folder / "_static").mkdir(exist_ok=True)
+    write_text(page, fill(page.read_text(), results))
     for name, text in images(results).items():
-        (folder / "_static" / name).write_text(text)
+        write_text(folder / "_static" / name, text)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 import mixupe_sklearn
+from benchmarks._writing import write_text
 
 LIBRARIES = ("mixupe-sklearn", "torch", "scikit-learn", "skorch", "numpy", "pytabkit")
 
@@ -111,12 +112,8 @@ class Store:
         return self.parts[name]
 
     def _write(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        # Beside the file, then in its place: a killed run leaves the old file or the new one.
-        draft = self.path.with_suffix(".draft")
         text = json.dumps({"run": self.run, "parts": self.parts}, indent=1)
-        draft.write_text(_join_numbers(text) + "\n")
-        os.replace(draft, self.path)
+        write_text(self.path, _join_numbers(text) + "\n")
 
 
 def _check_parts(names: Sequence[str], kept: Figures) -> None:

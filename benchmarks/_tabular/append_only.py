@@ -13,6 +13,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from mixupe_sklearn._files import sync_folder
+
 
 def whole_lines(path: pathlib.Path, columns: Sequence[str]) -> tuple[list[str], int]:
     """Lines of a file that end, without their ends, checked; and how many bytes they are."""
@@ -46,17 +48,20 @@ class AppendOnly:
         The file; its folder is made if it is not there.
     columns : sequence of str
         Its first line.
+    patience : float, default=0
+        Seconds to wait for another process that writes.
     """
 
-    def __init__(self, path: pathlib.Path, columns: Sequence[str]):
+    def __init__(self, path: pathlib.Path, columns: Sequence[str], patience: float = 0):
         self.path = path
         self.columns = list(columns)
+        self.patience = patience
         self._lock = FileLock(path.with_suffix(".lock"))
 
     def __enter__(self) -> Any:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock.acquire(timeout=0)
+            self._lock.acquire(timeout=self.patience)
         except Timeout:
             raise ValueError(
                 f"Got the output folder {self.path.parent}, in which another run is writing, but "
@@ -105,6 +110,8 @@ class AppendOnly:
                 if file.write(data) != len(data):
                     raise OSError("the disk took only a part of it")
                 os.fsync(file.fileno())
+                if not size:  # the name of a new file is on the disk only now
+                    sync_folder(self.path.parent)
             except OSError as error:
                 file.truncate(size)
                 raise OSError(

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import pandas as pd
 
+from mixupe_sklearn._files import sync_folder
 from mixupe_sklearn.datasets._openml_check import FaultError, first_line, without_parquet
 
 LOCK_NAME = ".mixupe-openml.lock"
@@ -151,6 +152,8 @@ class Shelf:
                     part.unlink()
                 else:
                     os.replace(part, path)
+            for folder in {path.parent for path in parts}:
+                sync_folder(folder)
         except OSError as error:
             for part in parts.values():
                 with suppress(OSError):

@@ -1,6 +1,5 @@
 """The report of the tabular benchmark: terminal, Markdown, LaTeX and one page of HTML."""
 
-import os
 import pathlib
 import re
 import textwrap
@@ -29,6 +28,7 @@ from benchmarks._tabular.report.sections import Section, error_sheet, make_secti
 from benchmarks._tabular.report.sheets import Column, Sheet, pick, without
 from benchmarks._tabular.report.styles import styles_of, variables
 from benchmarks._tabular.report.svg import key_svg
+from benchmarks._writing import write_text
 
 TITLE = "MixupE on tables: benchmark report"
 
@@ -74,24 +74,12 @@ def make_report(
     found = find(rows, command, not_run)
     sections = make_sections(found)
     folder = pathlib.Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     return Report(
         terminal=to_terminal(found),
-        html=_write(folder / "report.html", to_html(found, sections)),
-        markdown=_write(folder / "report.md", to_markdown(found, sections)),
-        latex=_write(folder / "report.tex", to_latex(found, sections)),
+        html=write_text(folder / "report.html", to_html(found, sections)),
+        markdown=write_text(folder / "report.md", to_markdown(found, sections)),
+        latex=write_text(folder / "report.tex", to_latex(found, sections)),
     )
-
-
-def _write(path: pathlib.Path, text: str) -> pathlib.Path:
-    """Write a file whole or not at all: who reads meanwhile sees the old one or the new one."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-    return path
 
 
 def to_terminal(found: Findings) -> str:
