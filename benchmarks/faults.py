@@ -112,6 +112,8 @@ def enter_namespace() -> None:
     """Start this command anew where it may mount; nobody else sees what it mounts."""
     if INSIDE not in os.environ:
         os.environ[INSIDE] = "1"
+        # Python tells of locks that killed processes have left, at the end.
+        os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker:UserWarning")
         command = ["unshare", "--user", "--map-root-user", "--mount", sys.executable]
         os.execvp(command[0], [*command, "-m", "benchmarks.faults", *sys.argv[1:]])
 

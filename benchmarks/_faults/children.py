@@ -50,9 +50,10 @@ def limit_memory() -> None:
     limit = used + 400 * 2**20
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     X, y = np.zeros((40, 1000)), np.arange(40) % 2
-    large = MixupEClassifier(**SMALL | {"module_params": {"d_hidden": (400_000,)}})
+    params = SMALL | {"batch_size": 20, "max_epochs": 1}
+    large = MixupEClassifier(**params | {"module_params": {"d_hidden": (400_000,)}})
     refused(lambda: large.fit(X, y))
-    fitted = MixupEClassifier(**SMALL | {"max_epochs": 1}).fit(X, y)
+    fitted = MixupEClassifier(**params).fit(X, y)
     refused(lambda: fitted.predict_proba(np.ones((200_000, 1000))))
 
 

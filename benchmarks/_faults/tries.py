@@ -89,18 +89,27 @@ class Trial:
     def settle(self) -> None:
         """Go on to the end, and count."""
         last = self.begin()
-        if last.end() != 0:
-            raise RuntimeError(f"Got {last.sentence or 'a process that died'} in going on.")
+        if last.end() != 0:  # then what is missing counts as lost
+            self.tally.sentences.add(last.sentence or "a process died in going on")
+        self.count()
+
+    def count(self) -> None:
+        """Count, from the files, what of the work is kept, doubled and lost."""
         found = self._look()
         names = Counter(name for name, _ in found)
         self.tally.n_kept += len(self.told.keys() - self.lost)
         self.tally.n_doubled += sum(names.values()) - len(names)
-        self.tally.n_doubled += len(list(pieces_of(self.folder)))
-        self.tally.n_lost += len(self.lost) + max(0, self.work.n_units - len(names))
         self.tally.n_doubled += max(0, len(names) - self.work.n_units)
+        self.tally.n_doubled += len(list(pieces_of(self.folder)))
+        missing = max(0, self.work.n_units - len(names))
+        self.tally.n_lost += max(len(self.lost), missing)
 
     def _look(self) -> list[tuple[str, str]]:
-        found = self.work.finished(self.folder)
+        try:
+            found = self.work.finished(self.folder)
+        except Exception as error:  # files that cannot be read hold nothing
+            self.tally.sentences.add(f"unreadable: {type(error).__name__}: {error}")
+            found = []
         units = set(found)
         self.lost |= {name for name, value in self.told.items() if (name, value) not in units}
         return found
