@@ -8,15 +8,23 @@ import pathlib
 import signal
 import sqlite3
 import stat
+import subprocess
+import sys
 import threading
 import time
 
+import numpy as np
 import optuna
+import pandas as pd
 import pytest
 import torch
 from openml_programs import files
 from paper import paper_classifier
 
+from benchmarks._candidates.page import block_of
+from benchmarks._faults.tries import Tally, Trial
+from benchmarks._faults.works import WORKS, run_quietly
+from benchmarks.faults import FAULTS, PAGE, RESULTS, ROOT, as_markdown
 from mixupe_sklearn import MixupESearchCV, _files
 from mixupe_sklearn._files import replacing
 from mixupe_sklearn._search import storage as storage_module
@@ -266,3 +274,46 @@ def test_a_storage_that_fails_during_a_search_is_told(iris, tmp_path, monkeypatc
         with pytest.raises(OSError, match=SENTENCE):
             search.fit(*iris)
     assert list(search.fit(*iris).cv_results_["state"]) == ["complete"] * 30
+
+
+def test_what_is_doubled_or_lost_is_counted(tmp_path):
+    tally = Tally("none", "benchmark")
+    trial = Trial(tally, tmp_path, np.random.default_rng(0))
+    run_quietly("benchmark", tmp_path, trial.told.__setitem__)
+    trial.count()
+    n_units = WORKS["benchmark"].n_units
+    assert (tally.n_kept, tally.n_doubled, tally.n_lost) == (n_units, 0, 0)
+    head, first, second, *others = (tmp_path / "rows.csv").read_text().splitlines()
+    (tmp_path / "rows.csv").write_text("\n".join([head, second, second, *others, ""]))
+    (tmp_path / ".rows.csv.0123456789abcdef.part").touch()
+    tally.n_kept = 0
+    trial.count()
+    assert (tally.n_kept, tally.n_doubled, tally.n_lost) == (n_units - 1, 2, 1)
+    (tmp_path / "rows.csv").write_bytes(b"\0")
+    tally.n_kept = 0
+    trial.count()
+    assert (tally.n_kept, tally.n_lost) == (0, 1 + n_units)
+
+
+MAY_MOUNT = subprocess.run(["unshare", "-Urm", "true"], capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(not MAY_MOUNT, reason="no mount namespace can be had here")
+def test_each_fault_once(tmp_path):
+    """The command, with a training and a cache: every kind of fault happens to one of them."""
+    command = [sys.executable, "-m", "benchmarks.faults", "--times", "1"]
+    command += ["--work", "fit with checkpoints", "OpenML cache"]
+    command += ["--output", str(tmp_path / "faults.csv")]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert result.returncode == 0, result.stderr
+    rows = pd.read_csv(tmp_path / "faults.csv")
+    assert set(rows["fault"]) == set(FAULTS)
+    assert (rows["tries"] == 1).all()
+    assert not rows[["doubled", "lost"]].any(axis=None)
+    assert len(result.stdout.splitlines()) == 2 + len(rows)
+
+
+def test_the_table_of_the_page_is_that_of_the_committed_rows():
+    rows = pd.read_csv(RESULTS, dtype=str)
+    assert block_of(PAGE.read_text(), "faults") == as_markdown(rows.iloc[:, :6].values.tolist())
+    assert set(rows["doubled"]) == set(rows["lost"]) == {"0"}
