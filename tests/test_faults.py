@@ -283,7 +283,7 @@ def test_what_is_doubled_or_lost_is_counted(tmp_path):
     trial.count()
     n_units = WORKS["benchmark"].n_units
     assert (tally.n_kept, tally.n_doubled, tally.n_lost) == (n_units, 0, 0)
-    head, first, second, *others = (tmp_path / "rows.csv").read_text().splitlines()
+    head, _, second, *others = (tmp_path / "rows.csv").read_text().splitlines()
     (tmp_path / "rows.csv").write_text("\n".join([head, second, second, *others, ""]))
     (tmp_path / ".rows.csv.0123456789abcdef.part").touch()
     tally.n_kept = 0
