@@ -135,7 +135,7 @@ def fill_the_disk(trial: Trial) -> bool:
     child, is_at_work = trial.until_a_moment()
     filler = trial.folder.parent / "filler"
     if is_at_work:
-        fill(filler, n_left=int(trial.rng.integers(0, 100_000)))
+        fill(filler, n_left=int(trial.rng.integers(0, 8192)))
     status = child.end()
     filler.unlink(missing_ok=True)
     return noted_by_sentence(trial, child, status)
