@@ -72,9 +72,11 @@ class _Threads:
     def lent(self) -> Iterator[int]:
         """Run a block that may set the number; it is told the user's own."""
         outer = getattr(self._here, "found", None)
-        before = torch.get_num_threads()
         is_own = threading.current_thread() is threading.main_thread()
         with self._lock:
+            # Not before the lock: one who is leaving would be gone, and its number taken for the
+            # user's.
+            before = torch.get_num_threads()
             if self._n_inside == 0:
                 self._found = before
             self._n_inside += 1

@@ -154,6 +154,35 @@ def test_numbers_come_back_whoever_leaves_first():
     assert [torch.get_num_threads(), *seen, in_a_thread(torch.get_num_threads)] == [2, 2, 2]
 
 
+class SlowLock:
+    """A lock at whose door one thread waits until it is told that the others have left."""
+
+    def __init__(self):
+        self.lock, self.arrived, self.go = threading.Lock(), threading.Event(), threading.Event()
+        self.slow = None
+
+    def __enter__(self):
+        if threading.current_thread() is self.slow:
+            self.arrived.set()
+            self.go.wait()
+        self.lock.acquire()
+
+    def __exit__(self, *_):
+        self.lock.release()
+
+
+def test_who_comes_as_the_last_one_leaves_finds_the_users_number(monkeypatch):
+    lock, seen = SlowLock(), []
+    monkeypatch.setattr(_hardware._threads, "_lock", lock)
+    lock.slow = threading.Thread(target=lambda: seen.append(within(LARGE, 1000)))
+    with threads_for(SMALL, 10):
+        lock.slow.start()
+        lock.arrived.wait()
+    lock.go.set()
+    lock.slow.join()
+    assert [*seen, in_a_thread(torch.get_num_threads)] == [2, 2]
+
+
 def test_nothing_is_set_where_the_number_is_right_already(monkeypatch):
     torch.set_num_threads(1)
     monkeypatch.setattr(torch, "set_num_threads", lambda _: pytest.fail("was set"))
