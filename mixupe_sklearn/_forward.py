@@ -55,6 +55,27 @@ def differentiable(state: Any) -> Tensor:
     return state.view_as(state) if state.requires_grad else state.detach().requires_grad_()
 
 
+def set_to_predict(module: nn.Module) -> None:
+    """Take a module out of training, its parts before itself.
+
+    ``Module.eval`` begins with the module itself. Another thread, which comes to predict as well,
+    would take the whole for ready and run parts that still train: dropout at random, and
+    statistics that change.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> module = nn.Sequential(nn.Dropout(0.5))
+    >>> set_to_predict(module)
+    >>> module.training, module[0].training
+    (False, False)
+    """
+    if module.training:
+        for part in module.children():
+            part.eval()
+        module.eval()
+
+
 @contextmanager
 def frozen_statistics(module: Any) -> Iterator[None]:
     """Let normalisation layers use their batch's statistics without remembering them."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mixupe_sklearn._by_hand import is_plain
-from mixupe_sklearn._forward import as_logits
+from mixupe_sklearn._forward import as_logits, set_to_predict
 from mixupe_sklearn._hardware import threads_for
 from mixupe_sklearn._inputs import centred_block, in_chunks
 from mixupe_sklearn._stacked import run_stacked
@@ -75,8 +75,7 @@ def forward_all(nets: Sequence[Any], X: Tensor) -> Tensor:
         return run_stacked(modules, X.to(torch.device(nets[0].device))).cpu().double()
     outputs = []
     for number, module in enumerate(modules):
-        if module.training:
-            module.eval()
+        set_to_predict(module)
         rows = X if X.ndim == 2 else X[number]
         # To the processor before double precision, which not every device has.
         outputs.append(as_logits(module(rows.to(torch.device(nets[number].device)))).cpu().double())

@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 
 from mixupe_sklearn._base import BaseMixupE, all_or_nothing
 from mixupe_sklearn._checks import check_rules
-from mixupe_sklearn._forward import as_logits, run_stages, stages_of
+from mixupe_sklearn._forward import as_logits, run_stages, set_to_predict, stages_of
 from mixupe_sklearn._hardware import threads_for
 from mixupe_sklearn._inputs import Rows, to_numpy
 from mixupe_sklearn._labels import ClassTargets, check_holes
@@ -252,8 +252,7 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
 
     def _by_batches(self, data: Any, finish) -> Any:
         data, net = self._validate_rows(data, reset=False), self.net_
-        if net.module_.training:
-            net.module_.eval()
+        set_to_predict(net.module_)
         values = []
         with torch.inference_mode(), threads_for(net.module_, self._rows_at_once, None, net._work):
             for batch in self._in_batches(data):
