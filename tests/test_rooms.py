@@ -31,6 +31,7 @@ MODULES = {
 # A module may import the modules of ours that stand above it, never one below. Those of one line
 # do not know each other.
 FLOORS = [
+    ["_filters"],
     [
         *(
             "_ahead",

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from mixupe_sklearn._filters import own_filters
+
 # Grey, colour, colour with transparency: an axis of this size is taken for the channels.
 CHANNELS = (1, 3, 4)
 # How far floats may overstep a range by rounding; they are put back into it.
@@ -96,7 +98,9 @@ def as_tensor(data: Any, name: str) -> Tensor:
     data = data.astype(kind, copy=False)
     if any(stride < 0 for stride in data.strides):
         data = data.copy()
-    with warnings.catch_warnings():
+    if data.flags.writeable:
+        return torch.from_numpy(data)
+    with own_filters():
         # Nobody writes to it, and a copy would double the memory of the data.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(data)

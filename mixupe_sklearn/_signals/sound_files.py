@@ -2,13 +2,14 @@
 
 import io
 import math
-import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from scipy.io import wavfile
+
+from mixupe_sklearn._filters import own_filters
 
 # What a folder is searched for; a list may name files of any kind that soundfile reads.
 SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff")
@@ -107,7 +108,7 @@ def _read_wav(path: Path, what: str) -> tuple[int, np.ndarray]:
     content = path.read_bytes()
     # Programs that write to a pipe do not know the length, and say the largest number.
     is_open_ended = content[4:8] == b"\xff" * 4
-    with warnings.catch_warnings(record=True, action="always") as caught:
+    with own_filters(record=True, action="always") as caught:
         try:
             rate, values = wavfile.read(io.BytesIO(content))
         except Exception as error:  # scipy fails on bad headers in many ways
