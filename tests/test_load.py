@@ -1,13 +1,12 @@
 """Much at once: many classes, many columns, many fits, and many threads with one fitted model."""
 
-import sys
+import copy
 import threading
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import pytest
 import torch
 from paper import paper_classifier
 from scipy.io import wavfile
@@ -15,15 +14,6 @@ from scipy.io import wavfile
 from mixupe_sklearn._signals import sound_files
 
 N_THREADS = 8
-
-
-@pytest.fixture
-def _often():
-    """Let Python change from thread to thread as often as it can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
 
 
 def at_once(function, *arguments):
@@ -42,26 +32,27 @@ def at_once(function, *arguments):
 # What a prediction may change beside its answer: nothing.
 
 
-def make_deep(n_features, n_outputs):
-    """A module with many parts that do one thing in training and another after it."""
-    parts = [torch.nn.Linear(n_features, 8)]
-    for _ in range(20):
-        parts += [torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.5)]
+class SlowDropout(torch.nn.Dropout):
+    """A part that takes its time to leave training: another thread comes in."""
+
+    def train(self, mode=True):
+        time.sleep(0.002)
+        return super().train(mode)
+
+
+def make_slow(n_features, n_outputs):
+    parts = [torch.nn.Linear(n_features, 8), SlowDropout(), torch.nn.BatchNorm1d(8)]
     return torch.nn.Sequential(*parts, torch.nn.Linear(8, n_outputs))
 
 
-@pytest.mark.usefixtures("_often")
 def test_the_first_predictions_after_fit_may_come_all_at_once(iris):
     X, y = iris
-    fitted = paper_classifier(module=make_deep, max_epochs=1, random_state=0).fit(X, y)
-    expected = fitted.predict_proba(X)
-    statistics = {name: value.clone() for name, value in fitted.net_.module_.named_buffers()}
-    for _ in range(10):
-        fitted.net_.module_.train()  # as fit leaves it
-        for found in at_once(fitted.predict_proba, *[X] * N_THREADS):
-            assert np.array_equal(found, expected)
-    for name, value in fitted.net_.module_.named_buffers():
-        assert torch.equal(value, statistics[name])
+    fitted = paper_classifier(module=make_slow, max_epochs=1, random_state=0).fit(X, y)
+    alone = copy.deepcopy(fitted)
+    for found in at_once(fitted.predict_proba, *[X] * N_THREADS):
+        assert np.array_equal(found, alone.predict_proba(X))
+    buffers = [dict(one.net_.module_.named_buffers()) for one in (fitted, alone)]
+    assert all(torch.equal(value, buffers[1][name]) for name, value in buffers[0].items())
 
 
 def test_sound_files_are_read_in_threads_without_taking_each_others_warnings(tmp_path, monkeypatch):
