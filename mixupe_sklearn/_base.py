@@ -362,7 +362,7 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
             check_is_fitted(self, "net_")  # raises; it is slow where all is well
         X = self._validate_rows(X, reset=False)
         try:
-            return predicted(self.nets_, X, self.X_mean_, finish)
+            return predicted(self.nets_, X, self.X_mean_, finish, self._n_outputs())
         except OutOfRangeError:
             # Only now: rows that are finite when centred hold neither NaN nor infinity.
             check_finite(X, getattr(self, "feature_names_in_", None))

@@ -108,6 +108,9 @@ class Watch:
         self.X, self.y, weight = tensors
         self.index = torch.from_numpy(np.stack(exam.index))
         self.weight = None if weight is None else weight.cpu()[self.index].double().numpy()
+        with torch.inference_mode():
+            one = forward_all(nets[:1], self.X[self.index[0, :1]])
+        self.width = max(1, self.X.shape[1], one.shape[2])  # of what is looked at, in or out
         self.best = np.full(self.n_teams, np.inf)
         self.losses = np.zeros(tuple(self.index.shape))
         self.kept: list[Any] = [None] * len(nets)
@@ -135,7 +138,7 @@ class Watch:
     def _losses(self) -> np.ndarray:
         """Loss of each row of each member, (n_members, n_rows), a chunk at a time."""
         head, parts = self.nets[0].criterion_.head, []
-        most = min(MAX_ROWS, CHUNK // max(1, self.X.shape[1]))  # of all members together
+        most = min(MAX_ROWS, CHUNK // self.width)  # of all members together
         size = max(ROW_BLOCK, most // len(self.nets))
         with torch.inference_mode():
             for index in self.index.split(size, dim=1):

@@ -35,13 +35,18 @@ def n_module_outputs(net: Any, X: Any, X_mean: np.ndarray) -> int:
 
 
 def predicted(
-    nets: Sequence[Any], X: Any, X_mean: np.ndarray, finish: Callable[[Tensor], np.ndarray]
+    nets: Sequence[Any],
+    X: Any,
+    X_mean: np.ndarray,
+    finish: Callable[[Tensor], np.ndarray],
+    n_outputs: int,
 ) -> np.ndarray:
     """What ``finish`` makes of the logits of raw rows, (n_members, n_rows, n_outputs), in chunks.
 
     It gives an array with rows first.
     """
-    first, *others = in_chunks(X.shape[0], X.shape[1], len(nets))
+    width = max(X.shape[1], len(nets) * n_outputs)
+    first, *others = in_chunks(X.shape[0], width, len(nets))
     with torch.inference_mode(), threads_for(nets[0].module_, first.stop):
         values = finish(_logits(nets, X[first], X_mean))
         if not others:

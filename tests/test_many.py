@@ -67,7 +67,7 @@ def targets_of(iris, cancer, several_labels, diabetes):
 
 
 def logits_of(net, X, X_mean):
-    return torch.from_numpy(predicted([net], X, X_mean, lambda logits: logits[0].numpy()))
+    return torch.from_numpy(predicted([net], X, X_mean, lambda logits: logits[0].numpy(), 1))
 
 
 @pytest.mark.usefixtures("double")

@@ -819,7 +819,7 @@ def test_wide_rows_are_examined_a_few_at_a_time(iris, monkeypatch):
     monkeypatch.setattr(_members, "CHUNK", 16 * 4 * 4)  # sixteen rows of four numbers for each
     classifier = small(**TEAMS).fit(X, y)
     assert max(sizes) == 16 * 4 * 4
-    assert sum(sizes) == 3 * 4 * 30 * 4
+    assert sum(sizes) == 4 + 3 * 4 * 30 * 4  # a first row tells how wide the output is
     np.testing.assert_allclose(classifier.member_weights_, expected.member_weights_, rtol=1e-6)
     assert classifier.history_[-1]["valid_loss"] == pytest.approx(
         expected.history_[-1]["valid_loss"], rel=1e-6
