@@ -170,11 +170,6 @@ def test_sparse_columns_are_learned_from_and_give_the_bits_of_dense_ones():
     assert wrong_in(tables.many_columns(1_000, 5_000, **params)) == []
 
 
-def test_a_file_of_rows_is_not_changed():
-    params = preset("paper") | {"max_epochs": 1, "batch_size": 100}
-    assert wrong_in(tables.many_rows(20_000, 10, **params)) == []
-
-
 def test_each_level_of_a_category_is_learned():
     params = preset("paper") | {"max_epochs": 40, "batch_size": 20}
     assert wrong_in(tables.many_levels(400, 100, **params)) == []

@@ -179,7 +179,8 @@ CASES: dict[str, dict[str, Callable[[], Finding]]] = {
         "full": lambda: many_classes(
             10_000,
             20_001,
-            max_epochs=1,
+            max_epochs=2,
+            min_steps=0,
             module_params={"d_hidden": (64, 64)},
         ),
         "small": lambda: many_classes(200, 801, max_epochs=10, min_steps=0),
@@ -192,7 +193,7 @@ CASES: dict[str, dict[str, Callable[[], Finding]]] = {
     },
     "columns, eight members": {
         "full": lambda: many_columns(
-            5_000, 100_000, max_epochs=2, min_steps=0, module_params={"d_hidden": (32,)}
+            2_000, 100_000, max_epochs=2, min_steps=0, module_params={"d_hidden": (32,)}
         ),
         "small": lambda: many_columns(500, 5_000, max_epochs=5, min_steps=0),
     },
