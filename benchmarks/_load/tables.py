@@ -198,7 +198,12 @@ CASES: dict[str, dict[str, Callable[[], Finding]]] = {
         "small": lambda: many_columns(500, 5_000, max_epochs=5, min_steps=0),
     },
     "rows in a file": {
-        "full": lambda: many_rows(10**7, 10, **ONE | {"max_epochs": 1, "batch_size": 10_000}),
+        "full": lambda: many_rows(
+            10**7,
+            10,
+            **ONE
+            | {"max_epochs": 1, "batch_size": 10_000, "module_params": {"d_hidden": (32, 32)}},
+        ),
         "small": lambda: many_rows(20_000, 10, **ONE | {"max_epochs": 1, "batch_size": 100}),
     },
     "levels": {
