@@ -5,19 +5,17 @@ compared are the two times of the same round. Tables that come with scikit-learn
 made by rule, and digits as pictures with a small convolutional network.
 """
 
-import argparse
 import pathlib
 import sys
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks._candidates import page
 from benchmarks._signals.data import load_digits_as_pictures
 from benchmarks._signals.networks import network_of
+from benchmarks._speed.by_size import Command
 from benchmarks._speed.page import table
-from benchmarks._speed.store import Figures, Store, describe_run, read
+from benchmarks._speed.store import Figures
 from benchmarks._speed.timing import Run, median, ratio_of, take_turns, threads
 from mixupe_sklearn import MixupEClassifier, MixupEImageClassifier, preset
 from mixupe_sklearn.datasets import load_embedded
@@ -102,39 +100,17 @@ def report(results: Figures) -> str:
     return f"{told}\n\n{table(header, rows)}"
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    made = argparse.ArgumentParser(
-        prog="python -m benchmarks.monitor", description=(__doc__ or "").splitlines()[0]
-    )
-    made.add_argument("--quick", action="store_true", help="iris, two rounds: for tests")
-    made.add_argument("--json", type=pathlib.Path, metavar="FILE", help="file of results")
-    made.add_argument("--fresh", action="store_true", help="measure all again")
-    made.add_argument("--report-only", action="store_true", help="measure nothing, read the file")
-    made.add_argument("--docs", action="store_true", help="write the table into its page")
-    return made
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, and write the page if asked to."""
-    options = parser().parse_args(arguments)
-    quick = pathlib.Path("build/monitor-quick.json")
-    path = options.json or (quick if options.quick else RESULTS)
-    try:
-        if not options.report_only:
-            store = Store(path, describe_run("quick" if options.quick else "full"), options.fresh)
-            for size in QUICK if options.quick else FULL:
-                print(f"{size.name}, {size.rounds} rounds ...", file=sys.stderr, flush=True)
-                store.part(size.name, lambda size=size: measure_size(size))  # type: ignore[misc]
-        results = read(path)
-    except (OSError, ValueError, RuntimeError) as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 2
-    print(report(results))
-    if options.docs:
-        page.write("monitor", report(results), PAGE)
-    return 0
-
+COMMAND = Command(
+    name="monitor",
+    told=(__doc__ or "").splitlines()[0],
+    sizes=FULL,
+    quick=QUICK,
+    measure=measure_size,
+    report=report,
+    results=RESULTS,
+    page=PAGE,
+)
+main = COMMAND.run
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks import _paired, figures, monitor, second_order
 from benchmarks._candidates import page
+from benchmarks._speed.store import read
 from mixupe_sklearn.diagnostics import directional_derivatives
 
 pytest.importorskip("matplotlib").use("agg")
@@ -58,7 +59,7 @@ def test_missing_rows_get_one_sentence(tmp_path, capsys):
 def test_the_monitor_is_timed_in_turns(tmp_path, capsys):
     path = tmp_path / "monitor.json"
     assert monitor.main(["--quick", "--json", str(path)]) == 0
-    part = monitor.read(path)["parts"]["iris"]
+    (part,) = read(path)["parts"].values()
     assert {len(times) for times in part["seconds"].values()} == {2}
     assert part["looks"] >= 1
     assert "| iris | 5 | 2 | 2 |" in capsys.readouterr().out
@@ -81,7 +82,7 @@ def test_the_second_order_is_timed_and_compared(tmp_path, capsys):
 
 def test_the_page_has_what_was_measured():
     text = (DOCS / "diagnostics.md").read_text()
-    assert page.block_of(text, "monitor") == monitor.report(monitor.read(monitor.RESULTS))
+    assert page.block_of(text, "monitor") == monitor.report(read(monitor.RESULTS))
     told = second_order.STUDY.describe(_paired.read_rows(second_order.STUDY.rows))
     assert told == page.block_of(text, "second order")
     assert figures.table(figures.read_rows(figures.RESULTS)) in page.block_of(text, "figures")

@@ -25,6 +25,7 @@ from torch import nn
 
 from benchmarks import one_row
 from benchmarks._candidates.page import block_of
+from benchmarks._speed.store import read
 from benchmarks.onnx_tables import BOUND, SCALINGS, SOURCES, difference, session_of
 from mixupe_sklearn import (
     MixupEClassifier,
@@ -388,7 +389,7 @@ def test_the_tables_of_the_page_are_those_of_the_commands(tmp_path, capsys):
     assert "| iris | 1 | 2 |" in capsys.readouterr().out
     assert one_row.main(["--report-only", "--json", str(tmp_path / "none.json")]) == 2
     text = PAGE.read_text()
-    assert block_of(text, "one-row") == one_row.report(one_row.read(one_row.RESULTS))
+    assert block_of(text, "one-row") == one_row.report(read(one_row.RESULTS))
     for name in SOURCES:
         cells = block_of(text, "onnx-tables").split(f"| {name} |")[1].split("\n")[0]
         assert cells.endswith("at most 1e-5: held |")
