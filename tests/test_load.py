@@ -139,11 +139,11 @@ def test_what_is_wrong_shows_in_the_table_and_in_the_list():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Only Linux tells the memory of a process.")
-def test_a_quick_run_keeps_a_row_a_case_and_prints_the_table(tmp_path, capsys):
+def test_sixty_fits_in_a_process_leave_no_thread_no_file_and_no_memory(tmp_path, capsys):
     path = tmp_path / "new" / "rows.csv"
-    assert load.main(["--quick", "--cases", "rows in a file", "--output", str(path)]) == 0
+    assert load.main(["--quick", "--cases", "fits", "--output", str(path)]) == 0
     rows = pd.read_csv(path)
-    assert rows["case"].tolist() == ["rows in a file"]
+    assert rows[["case", "size"]].values.tolist() == [["fits", "60 fits of 200 x 10"]]
     assert load_table(rows) in capsys.readouterr().out
     assert load.main(["--report-only", "--output", str(path)]) == 0
 
@@ -175,10 +175,9 @@ def test_each_level_of_a_category_is_learned():
     assert wrong_in(tables.many_levels(400, 100, **params)) == []
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="Only Linux tells the memory of a process.")
-def test_sixty_fits_leave_no_thread_no_file_and_no_memory():
-    params = preset("paper") | {"max_epochs": 2, "batch_size": 50}
-    assert wrong_in(calls.many_fits(60, **params)) == []
+def test_a_file_of_rows_is_not_changed():
+    params = preset("paper") | {"max_epochs": 1, "batch_size": 100}
+    assert wrong_in(tables.many_rows(20_000, 10, **params)) == []
 
 
 @pytest.mark.parametrize("name", ["eight members", "one network", "pipeline", "pictures"])

@@ -149,7 +149,7 @@ SHORT = {"max_epochs": 2, "batch_size": 50}
 CASES: dict[str, dict[str, Callable[[], Finding]]] = {
     "fits": {
         "full": lambda: many_fits(1_000, **preset("paper") | SHORT),
-        "small": lambda: many_fits(40, **preset("paper") | SHORT),
+        "small": lambda: many_fits(60, **preset("paper") | SHORT),
     },
     "fits, eight members": {
         "full": lambda: many_fits(1_000, **SHORT, min_steps=0),
