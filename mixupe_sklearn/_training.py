@@ -44,7 +44,10 @@ def module_arguments(
     known = {name: width for name, width in widths.items() if _accepts(module, name)}
     given = module_params or {}
     _check_names(module, given, "module_params")
-    if given.get("n_features", widths.get("n_features")) != widths.get("n_features"):
+    if (
+        "n_features" in widths
+        and given.get("n_features", widths["n_features"]) != widths["n_features"]
+    ):
         raise ValueError(
             f"Got n_features={given['n_features']!r} in module_params, but expected "
             f"{widths['n_features']}, as in X: leave it out, since it is filled in."
