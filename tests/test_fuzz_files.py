@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 from fuzz import flipped, tried
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 from scipy.io import wavfile
@@ -31,7 +31,12 @@ BATCH = {"data": np.arange(12, dtype=np.uint8).reshape(3, 4), "labels": [0, 1, 0
 PICKLES = [pickle.dumps(BATCH, protocol=protocol) for protocol in (0, 2, 4)]
 
 
+# A memo with the number 2**31 - 1, which is a list of that length to Python's own reader in C.
+LONG_MEMO = PICKLES[1].replace(b"}q\x00(", b"}r\xff\xff\xff\x7f(")
+
+
 @given(st.sampled_from(PICKLES).flatmap(flipped) | st.binary(max_size=40))
+@example(LONG_MEMO)
 def test_a_damaged_pickle_gives_plain_data_or_is_refused(folder, content):
     found = tried(lambda: unpickle_arrays(written(folder, "batch", content), "a set", "an address"))
     if found.refusal is None:
@@ -55,6 +60,15 @@ def test_a_damaged_pickle_gives_plain_data_or_is_refused(folder, content):
             isinstance(value, (*plain, set, bytearray, type(len)))
             for value in found.answer.values()
         )
+
+
+def test_a_pickle_that_is_whole_is_read_as_it_is(folder):
+    for content in [*PICKLES, LONG_MEMO, pickle.dumps(BATCH, protocol=5)]:
+        assert len(LONG_MEMO) > len(PICKLES[1])
+        found = unpickle_arrays(written(folder, "batch", content), "a set", "an address")
+        assert np.array_equal(found[b"data"], BATCH["data"])
+        assert found[b"data"].dtype == np.uint8
+        assert found[b"labels"] == BATCH["labels"]
 
 
 def wav(dtype):
