@@ -52,8 +52,8 @@ def as_written(y: Any) -> Any:
 
     Examples
     --------
-    >>> as_written(["a", None, 1]), as_written([1, 2])
-    (array(['a', None, 1], dtype=object), [1, 2])
+    >>> as_written(["a", 1]), as_written([1, 2])
+    (array(['a', 1], dtype=object), [1, 2])
     """
     if not isinstance(y, (list, tuple)) or not y or np.ndim(y[0]):
         return y
