@@ -15,6 +15,7 @@ import importlib
 import io
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import time
@@ -115,7 +116,8 @@ def enter_namespace() -> None:
         # Python tells of locks that killed processes have left, at the end.
         os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker:UserWarning")
         command = ["unshare", "--user", "--map-root-user", "--mount", sys.executable]
-        os.execvp(command[0], [*command, "-m", "benchmarks.faults", *sys.argv[1:]])
+        command += ["-m", "benchmarks.faults", *sys.argv[1:]]
+        sys.exit(subprocess.run(command, check=False).returncode)
 
 
 def parser() -> argparse.ArgumentParser:

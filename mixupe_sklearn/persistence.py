@@ -4,6 +4,7 @@ import os
 import platform
 import sys
 import warnings
+from collections.abc import Collection, Iterable
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -11,11 +12,14 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import InconsistentVersionWarning
+from sklearn.preprocessing import OneHotEncoder
 
 from mixupe_sklearn._base import BaseMixupE
 from mixupe_sklearn._files import replacing
+from mixupe_sklearn._hardware import resolve_device
 from mixupe_sklearn._net import MixupENet, MixupENetRegressor
 from mixupe_sklearn._saving import nets
+from mixupe_sklearn._saving.checks import check_encoder
 from mixupe_sklearn._saving.container import EXPECTED, Content, pack, refuse, unpack
 from mixupe_sklearn._saving.decoder import Decoder
 from mixupe_sklearn._saving.encoder import Encoder
@@ -131,10 +135,18 @@ def load(path, *, device=None, trusted=()):
     ...         print(str(error).partition(", ")[2])
     which is a pickle, but expected a file that mixupe_sklearn.save has written.
     """
+    if isinstance(trusted, (str, bytes)) or not isinstance(trusted, Iterable):
+        raise TypeError(
+            f"Got trusted={trusted!r}, but expected a list of types and functions, such as "
+            f"trusted=[MyModule]."
+        )
+    trusted = list(trusted)
+    if device is not None:
+        resolve_device(device)  # who knows no such device says so
     content, name = _read(path)
 
     def put_together(value: Any, attributes: dict[str, Any]) -> Any:
-        return _put_together(value, attributes, device)
+        return _put_together(value, attributes, device, trusted)
 
     try:
         decoder = Decoder(content.arrays, make_finder(trusted), put_together)
@@ -147,7 +159,7 @@ def load(path, *, device=None, trusted=()):
         raise
     except Exception as error:  # a value of the wrong kind may fail in any library
         raise ValueError(
-            f"Got {name}, written by mixupe-sklearn {content.written_by}, which cannot be read "
+            f"Got {name}, written by mixupe-sklearn {content.written_by!r}, which cannot be read "
             f"({type(error).__name__}: {' '.join(str(error).split())[:200]}), but expected "
             f"{EXPECTED}."
         ) from error
@@ -182,12 +194,13 @@ def saved_info(path):
     ('mixupe.MixupERegressor', 0)
     """
     content, name = _read(path)
-    if not isinstance(content.model, dict) or "object" not in content.model:
+    kind = content.model.get("object") if isinstance(content.model, dict) else None
+    if not isinstance(kind, str):
         refuse(name, "has no estimator in it")
     return {
         "written_by": content.written_by,
         "versions": content.versions,
-        "type": content.model["object"],
+        "type": kind,
         "n_values": sum(array.size for array in content.arrays.values()),
     }
 
@@ -218,11 +231,15 @@ def _take_apart(value: Any, keep_training: bool) -> dict[str, Any]:
     return attributes
 
 
-def _put_together(value: Any, attributes: dict[str, Any], device: str | None) -> Any:
+def _put_together(
+    value: Any, attributes: dict[str, Any], device: str | None, trusted: Collection[Any]
+) -> Any:
     kept = attributes.get("nets_") if isinstance(value, BaseMixupE) else None
     vars(value).update(attributes)
     if kept is not None:
-        nets.put_together(value, kept, device)
+        nets.put_together(value, kept, device, trusted)
+    if isinstance(value, OneHotEncoder):
+        check_encoder(value)
     if _is_search(value) and "study_" in attributes:
         results = import_module("mixupe_sklearn._search.results")
         value.study_ = results.study_of(value.study_)

@@ -96,7 +96,7 @@ FLOORS = [
     ["_search.plan"],
     ["search"],
     ["_saving", "_saving.types", "_saving.container"],
-    ["_saving.encoder", "_saving.decoder", "_saving.nets"],
+    ["_saving.encoder", "_saving.decoder", "_saving.nets", "_saving.checks"],
     ["persistence"],
     ["_diagnostics", "_diagnostics.axes", "_diagnostics.taylor", "_diagnostics.coefficients"],
     ["_diagnostics.sample", "_diagnostics.complexity"],

@@ -19,7 +19,13 @@ RUNS_CODE = {"eval", "exec", "compile", "__import__", "builtins.eval", "builtins
 RUNS_CODE |= {"code.interact", "runpy.run_path", "runpy.run_module"}
 UNPICKLES = {f"{module}.load" for module in ("pickle", "cloudpickle", "dill", "joblib", "marshal")}
 UNPICKLES |= {f"{module}.loads" for module in ("pickle", "cloudpickle", "dill", "marshal")}
-UNPICKLES |= {"pickle.Unpickler", "shelve.open", "pandas.read_pickle", "torch.load"}
+UNPICKLES |= {
+    "pickle.Unpickler",
+    "pickle._Unpickler",
+    "shelve.open",
+    "pandas.read_pickle",
+    "torch.load",
+}
 UNPICKLES |= {"yaml.load", "yaml.unsafe_load", "jsonpickle.decode", "torch.hub.load"}
 RUNS_SHELL = {"os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput"}
 RUNS_SHELL |= {
@@ -38,7 +44,7 @@ ASKS = {f"requests.{name}" for name in ("get", "post", "put", "request", "head",
 # Where something of it is done all the same, and how it is made safe.
 ALLOWED = {
     # Names of classes are looked up in a short list; see tests/test_image_datasets.py.
-    ("mixupe_sklearn/datasets/_pickles.py", "pickle.Unpickler"),
+    ("mixupe_sklearn/datasets/_pickles.py", "pickle._Unpickler"),
     # What the same run has written, into a temporary folder that is its user's alone.
     ("benchmarks/_tabular/workers.py", "joblib.load"),
 }

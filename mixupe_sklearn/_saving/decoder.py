@@ -1,6 +1,7 @@
 """JSON and arrays back to values: a closed set of kinds, none of which runs code."""
 
 import functools
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,6 +11,13 @@ import torch
 
 from mixupe_sklearn._saving.types import PLACES
 
+# What text of equal width may take, above what its letters do.
+_WIDE_TEXT = 2**24
+# Larger numbers are alike to a dict of Python's, which would look through all of them each time.
+_LARGEST_KEY = 2**60
+_TORCH_TYPES = {
+    str(value): value for value in vars(torch).values() if isinstance(value, torch.dtype)
+}
 # Where a generator of this kind may be in its buffer: memory would be read beyond its end.
 _MT19937_WORDS = 624
 
@@ -39,25 +47,25 @@ class Decoder:
         find: Callable[[str], Any],
         put_together: Callable[[Any, dict[str, Any]], Any],
     ):
-        self.arrays = arrays
+        self._arrays = dict(arrays)
         self.find = find
         self.put_together = put_together
         self._tags: dict[str, Callable[..., Any]] = {
             "float": self._float,
             "tuple": lambda items: tuple(self.decode(items)),
-            "set": lambda items: set(self.decode(items)),
-            "frozenset": lambda items: frozenset(self.decode(items)),
+            "set": lambda items: set(map(self._key, items)),
+            "frozenset": lambda items: frozenset(map(self._key, items)),
             "dict": self._dict,
-            "pairs": lambda pairs: {self.decode(key): self.decode(value) for key, value in pairs},
-            "array": lambda entry: self.arrays[entry],
-            "turned": lambda entry: self.arrays[entry].T,
+            "pairs": lambda pairs: {self._key(key): self.decode(value) for key, value in pairs},
+            "array": lambda entry: self._take(entry),
+            "turned": lambda entry: self._take(entry).T,
             "times": self._times,
             "masked": self._masked,
             "items": self._items,
             "scalar": self._scalar,
             "dtype": np.dtype,
-            "tensor": lambda entry: torch.from_numpy(self.arrays[entry]),
-            "bfloat16": lambda entry: torch.from_numpy(self.arrays[entry]).view(torch.bfloat16),
+            "tensor": lambda entry: torch.from_numpy(self._take(entry)),
+            "bfloat16": lambda entry: torch.from_numpy(self._take(entry)).view(torch.bfloat16),
             "torch": self._torch,
             "bytes": bytes.fromhex,
             "slice": lambda parts: slice(*self.decode(parts)),
@@ -88,11 +96,21 @@ class Decoder:
     def _dict(self, entries: Mapping[str, Any]) -> dict[str, Any]:
         return {key: self.decode(value) for key, value in entries.items()}
 
+    def _take(self, entry: str) -> np.ndarray:
+        # Once each: a small file could make many large weights of one array.
+        return self._arrays.pop(entry)
+
+    def _key(self, value: Any) -> Any:
+        key = self.decode(value)
+        if isinstance(key, (int, float)) and abs(key) > _LARGEST_KEY:
+            raise ValueError(f"has the key {key:.3g}")
+        return key
+
     def _times(self, entry: str, dtype: str, scalar: bool) -> Any:
         kind = np.dtype(dtype)
         if kind.kind not in "mM":
             raise ValueError(f"has times of the type {dtype!r}")
-        values = self.arrays[entry].view(kind)
+        values = self._take(entry).view(kind)
         return values[()] if scalar else values
 
     def _masked(self, parts: list[Any]) -> np.ndarray:
@@ -104,20 +122,25 @@ class Decoder:
             raise ValueError("has an array whose shape is not that of its items")
         values = np.empty(len(items), dtype=object)
         values[:] = self.decode(items)
-        # As wide as the longest item: a file could ask for more than it holds.
+        if kind in "US":
+            # As wide as the longest item, whatever the type was: each takes as much as that one.
+            sizes = [len(value) for value in values]
+            n_whole = 4 * len(sizes) * max(sizes, default=0)
+            if n_whole > _WIDE_TEXT + 64 * sum(sizes):
+                raise ValueError(f"has text that would take {n_whole} bytes")
         dtype: Any = np.dtypes.StringDType() if kind == "T" else kind
         return values.astype(dtype).reshape(shape)
 
     def _scalar(self, dtype: str, value: Any) -> Any:
-        kind = np.dtype(dtype)
-        if kind.kind not in "biufUS" or kind.itemsize > 8:
+        kind, value = np.dtype(dtype), self.decode(value)
+        expected = {"U": str, "S": bytes}.get(kind.kind, (bool, int, float))
+        if kind.kind not in "biufUS" or kind.itemsize > 8 or not isinstance(value, expected):
             raise ValueError(f"has a number of the type {dtype!r}")
-        return kind.type(self.decode(value))
+        return kind.type(value)
 
     @staticmethod
     def _torch(name: str) -> Any:
-        value = getattr(torch, name.removeprefix("torch."), None)
-        return value if isinstance(value, torch.dtype) else torch.device(name)
+        return _TORCH_TYPES[name] if name in _TORCH_TYPES else torch.device(name)
 
     def _generator(self, state: Any, legacy: bool) -> Any:
         state = self.decode(state)
@@ -144,9 +167,9 @@ class Decoder:
         return found
 
     def _partial(self, parts: list[Any]) -> functools.partial:
+        if set(parts[0]) != {"name"}:
+            raise ValueError("has arguments for what has no name")
         function, args, keywords = self.decode(parts)
-        if not callable(function):
-            raise ValueError("has arguments for what is no function")
         return functools.partial(function, *args, **keywords)
 
     def _named(self, name: str, items: list[Any]) -> Any:
@@ -160,6 +183,9 @@ class Decoder:
         if not isinstance(kind, type):
             raise ValueError(f"has attributes for {name!r}, which is no type")
         attributes = self._dict(state) | dict.fromkeys(PLACES.get(name, ()))
-        if any(key.startswith("__") for key in attributes):
-            raise ValueError(f"has attributes of {name!r} that only Python sets")
+        for key in attributes:
+            # What a class does is no attribute: it would be called in the place of ours.
+            found = inspect.getattr_static(kind, key, None)
+            if key.startswith("__") or callable(found) or hasattr(found, "__get__"):
+                raise ValueError(f"has {key!r} among the attributes of {name!r}")
         return self.put_together(object.__new__(kind), attributes)

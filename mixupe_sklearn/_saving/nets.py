@@ -3,7 +3,7 @@
 import copy
 import functools
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from mixupe_sklearn._base import BaseMixupE
 from mixupe_sklearn._checks import is_same, warn_user
 from mixupe_sklearn._random import alone, seeded
-from mixupe_sklearn._saving.types import is_known, name_of
+from mixupe_sklearn._saving.types import UnknownNameError, is_known, name_of
 from mixupe_sklearn._settings import of_member
 from mixupe_sklearn._training import (
     BAR,
@@ -26,6 +26,8 @@ from mixupe_sklearn._training import (
 
 # Numbers of a net that training has settled.
 _NUMBERS = ("lr", "batch_size", "max_epochs")
+# Numbers that any file may ask memory for.
+SMALL = 2**20
 
 
 def take_apart(estimator: BaseMixupE, keep_training: bool) -> dict[str, Any]:
@@ -66,7 +68,9 @@ def _users(net: Any) -> list[tuple[str, Any]]:
     return [pair for pair in net.callbacks_ if pair[0] not in ours]
 
 
-def put_together(estimator: BaseMixupE, kept: list[dict[str, Any]], device: str | None) -> None:
+def put_together(
+    estimator: BaseMixupE, kept: list[dict[str, Any]], device: str | None, trusted: Collection[Any]
+) -> None:
     """Build the networks of an estimator that has all its other attributes."""
     names = estimator._fixed_names
     now = {name: copy.copy(getattr(estimator, name)) for name in names}
@@ -78,7 +82,7 @@ def put_together(estimator: BaseMixupE, kept: list[dict[str, Any]], device: str 
     if not (len(kept) == n_streams == n_members and n_members >= 1):
         raise ValueError(f"has {len(kept)} networks and {n_streams} streams for {n_members}")
     with seeded(0, where), alone(0, where):  # the first weights are drawn, and overwritten
-        estimator.nets_ = [_build(estimator, own, n, where) for n, own in enumerate(kept)]
+        estimator.nets_ = [_build(estimator, own, n, where, trusted) for n, own in enumerate(kept)]
     estimator.net_ = estimator.nets_[0]
 
 
@@ -90,12 +94,18 @@ def _device_of(estimator: BaseMixupE) -> torch.device:
         return torch.device("cpu")
 
 
-def _build(estimator: BaseMixupE, kept: Mapping[str, Any], number: int, device: torch.device):
+def _build(
+    estimator: BaseMixupE,
+    kept: Mapping[str, Any],
+    number: int,
+    device: torch.device,
+    trusted: Collection[Any],
+) -> Any:
     # As the estimator was when its net was made: parameters may have been changed since.
     before: Any = copy.copy(estimator)
     vars(before).update(estimator._fixed)
     settings = of_member(before._settings(), number) | {"module_params": kept["arguments"]}
-    _check_module(estimator, settings, kept["weights"])
+    _check_module(estimator, settings, kept["weights"], trusted)
     streams = estimator._streams[number]
     net = make_net(
         estimator._net_class,
@@ -132,7 +142,10 @@ def _restore_users(net: Any, callbacks: list[Any]) -> None:
 
 
 def _check_module(
-    estimator: BaseMixupE, settings: Mapping[str, Any], weights: Mapping[str, torch.Tensor]
+    estimator: BaseMixupE,
+    settings: Mapping[str, Any],
+    weights: Mapping[str, torch.Tensor],
+    trusted: Collection[Any],
 ) -> None:
     """Build a module of ours without memory first: it may not need more than the file holds."""
     module = settings["module"]
@@ -140,15 +153,37 @@ def _check_module(
     made_by = module
     while isinstance(made_by, functools.partial):
         made_by = made_by.func
-    if not is_known(name_of(made_by)):
-        return  # its author was trusted by the user
+    if made_by in trusted or not is_known(name_of(made_by)):
+        return  # the user trusts it
     if not (isinstance(made_by, type) and issubclass(made_by, torch.nn.Module)):
         raise ValueError(f"has {name_of(made_by)!r} for a module")
     arguments = module_arguments(module, {}, settings["module_params"])
-    with torch.device("meta"), at_most(len(weights)):
-        shapes = {name: value.shape for name, value in module(**arguments).state_dict().items()}
-    if shapes != {name: value.shape for name, value in weights.items()}:
+    n_values = sum(value.numel() for value in weights.values())
+    if _largest(arguments) > max(n_values, SMALL):
+        raise ValueError("has arguments of its module that are larger than its weights")
+    try:
+        with torch.device("meta"), at_most(len(weights)):
+            made = module(**arguments)
+    except RuntimeError as error:  # it looks at values while it is made
+        raise UnknownNameError(
+            f"has a {made_by.__name__} whose size cannot be told before it is made: if you trust "
+            f"whoever wrote it, say load(..., trusted=[{made_by.__name__}])"
+        ) from error
+    wanted = {name: (value.shape, value.dtype) for name, value in made.state_dict().items()}
+    if wanted != {name: (value.shape, value.dtype) for name, value in weights.items()}:
         raise ValueError(f"has weights that are not those of a {made_by.__name__}")
+    # Some buffers are made anew, and are in no file.
+    if sum(value.numel() for value in made.buffers()) > n_values + SMALL:
+        raise ValueError(f"has a {made_by.__name__} that needs more memory than its weights")
+
+
+def _largest(value: Any) -> float:
+    """The largest number within arguments, however deep."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return max(map(_largest, value), default=0)
+    return abs(value) if isinstance(value, (int, float)) else 0
 
 
 @contextmanager

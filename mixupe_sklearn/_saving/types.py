@@ -44,7 +44,7 @@ _SKLEARN = {
     ),
     "pipeline": ("FeatureUnion", "Pipeline"),
     "preprocessing": (
-        *("Binarizer", "FunctionTransformer", "KBinsDiscretizer", "MaxAbsScaler", "MinMaxScaler"),
+        *("Binarizer", "FunctionTransformer", "MaxAbsScaler", "MinMaxScaler"),
         *("Normalizer", "OneHotEncoder", "OrdinalEncoder", "PolynomialFeatures"),
         *("PowerTransformer", "QuantileTransformer", "RobustScaler", "StandardScaler"),
     ),
@@ -53,6 +53,7 @@ _OPTIMIZERS = (
     *("ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop"),
     *("Rprop", "SGD"),
 )
+_BUILTINS = ("bool", "float", "int", "object", "str")
 _DISTRIBUTIONS = ("CategoricalDistribution", "FloatDistribution", "IntDistribution")
 # Where each known name is to be found.
 KNOWN: dict[str, tuple[str, str]] = {
@@ -63,6 +64,9 @@ KNOWN: dict[str, tuple[str, str]] = {
         for name in names
     },
     **{f"torch.optim.{name}": ("torch.optim", name) for name in _OPTIMIZERS},
+    **{
+        f"builtins.{name}": ("builtins", name) for name in ("bool", "float", "int", "object", "str")
+    },
     **{f"optuna.{name}": ("optuna.distributions", name) for name in _DISTRIBUTIONS},
 }
 # Parameters that are places on the machine where a model was saved. They are left behind: a file
@@ -79,7 +83,7 @@ _SKOPS = {
     "builtins": ("print",),
     "functools": ("partial",),
     "mixupe_sklearn._batches": ("Batches",),
-    "mixupe_sklearn._callbacks": ("EpochBar", "EpochHook", "QuietLog", "Stopper"),
+    "mixupe_sklearn._callbacks": ("EpochBar", "EpochHook", "QuietLog", "SteadyTimer", "Stopper"),
     "mixupe_sklearn._criterion": ("MixupELoss",),
     "mixupe_sklearn._graphs.nodes": ("NodeInputs",),
     "mixupe_sklearn._net": ("MixupENet", "MixupENetRegressor"),
@@ -99,13 +103,14 @@ class UnknownNameError(ValueError):
 
 
 def is_known(name: str) -> bool:
-    """Whether a type comes with this package, or from one that it vouches for."""
-    return name in KNOWN
+    """Whether this comes with the package, or from a library that it vouches for."""
+    return name in KNOWN or is_ufunc(name)
 
 
 def is_ufunc(name: str) -> bool:
     """Whether a name is that of one of numpy's elementwise functions, such as ``numpy.log1p``."""
-    return isinstance(getattr(np, name.removeprefix("numpy."), None), np.ufunc)
+    short = name.removeprefix("numpy.")
+    return short != name and isinstance(vars(np).get(short), np.ufunc)
 
 
 def name_of(thing: Any) -> str:
@@ -121,7 +126,7 @@ def name_of(thing: Any) -> str:
     if isinstance(thing, np.ufunc):
         return f"numpy.{thing.__name__}"
     short = getattr(thing, "__qualname__", type(thing).__qualname__)
-    for package in ("mixupe", "sklearn", "torch.optim", "optuna"):
+    for package in ("mixupe", "sklearn", "torch.optim", "optuna", "builtins"):
         name = f"{package}.{short}"
         if name in KNOWN and _is_loaded_as(thing, name):
             return name
@@ -168,17 +173,18 @@ def make_finder(trusted: Iterable[Any]) -> Callable[[str], Any]:
 
     def find(name: str) -> Any:
         if not isinstance(name, str):
-            raise UnknownNameError(f"has {name!r} where the name of a type is due")
+            raise ValueError(f"has {name!r} where the name of a type is due")
         if name in KNOWN:
             return _find_known(name)
-        if name.startswith("numpy.") and is_ufunc(name):
+        if is_ufunc(name):
             return getattr(np, name.removeprefix("numpy."))
         short = name.rpartition(".")[2]
         if name in by_name or short in by_name:
             return by_name.get(name, by_name.get(short))
+        hint = short if short.isidentifier() else "..."
         raise UnknownNameError(
             f"names {name!r}, a type or function that does not come with mixupe-sklearn: if you "
-            f"know it and its code is yours, give it to load(..., trusted=[{short}])"
+            f"know it and its code is yours, give it to load(..., trusted=[{hint}])"
         )
 
     return find
