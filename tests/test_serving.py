@@ -225,7 +225,7 @@ def test_scalings_of_columns_of_every_kind(scaling, frame):
     pipeline = make_mixupe_pipeline(preprocessor=preprocessor, **QUICK | ONE).fit(frame, y)
     rows = frame.copy()
     rows.loc[:9, "a city"] = "Atlantis"
-    rows.loc[10, "size"], rows.loc[11, "size"] = 1e12, 1e300 if scaling == "robust" else -1e12
+    rows.loc[10, "size"], rows.loc[11, "size"] = 1e12, 1e140 if scaling == "robust" else -1e12
     rows["count"] = rows["count"].astype(float)
     session = session_of(to_onnx(pipeline))
     assert {one.name for one in session.get_inputs()} == set(frame.columns) - {"const"}
