@@ -79,8 +79,8 @@ def to_onnx(estimator, path=None, *, hole="") -> Any:
     Parameters
     ----------
     estimator : MixupEClassifier, MixupERegressor or Pipeline
-        A fitted one. Steps before the last may be those of :func:`make_preprocessor`, or others
-        that skl2onnx knows and that take numbers.
+        A fitted one. Steps before the last may be those of :func:`make_preprocessor`, or scalers,
+        imputers, one-hot encoders, PCA and SVD of scikit-learn on numbers.
     path : str, path or None, default=None
         A file to write. It appears under its name only when it is whole.
     hole : str, default=''

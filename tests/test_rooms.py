@@ -85,7 +85,7 @@ FLOORS = [
     ["_columns", "_scaling"],
     ["preprocessing"],
     ["_serving", "_serving.graph", "_serving.inputs", "_serving.plain"],
-    ["_serving.layers", "_serving.columns"],
+    ["_serving.layers", "_serving.columns", "_serving.steps"],
     ["_serving.network"],
     ["_serving.onnx_model"],
     ["serving"],
@@ -113,6 +113,7 @@ MAY_IMPORT_SKLEARN = {
     *("datasets.embedded", "_diagnostics.sample", "_diagnostics.records"),
     "persistence",
     *("_diagnostics.predictions", "serving", "_serving.columns", "_serving.onnx_model"),
+    "_serving.steps",
 }
 MAY_IMPORT_OPTUNA = {"search"}  # and all of _search
 MAY_IMPORT_SKORCH = {

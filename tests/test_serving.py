@@ -17,10 +17,20 @@ import onnx
 import pandas as pd
 import pytest
 import torch
+from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import (
+    Binarizer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    PolynomialFeatures,
+    PowerTransformer,
+    StandardScaler,
+)
 from torch import nn
 
 from benchmarks import one_row
@@ -280,6 +290,53 @@ def test_steps_of_scikit_learn(rows):
     pipeline = make_pipeline(StandardScaler(), MixupEClassifier(**QUICK | ONE)).fit(named, y)
     shuffled = run(pipeline, named[["d", "a", "c", "b"]])
     np.testing.assert_allclose(shuffled, pipeline.predict_proba(named), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (Binarizer(threshold=2.3), "Got a Binarizer"),
+        (Normalizer(), "Got a Normalizer"),
+        (PowerTransformer(), "Got a PowerTransformer"),
+        (MaxAbsScaler(clip=True), "with clip=True"),
+        (FeatureUnion([("power", PowerTransformer())]), "Got a PowerTransformer"),
+        (ColumnTransformer([("all", PolynomialFeatures(), [0, 1])]), "Got a PolynomialFeatures"),
+    ],
+)
+def test_steps_that_would_come_out_otherwise_are_refused(step, words, rows):
+    X, y = rows
+    pipeline = make_pipeline(step, MixupEClassifier(**QUICK | ONE)).fit(X, y)
+    with pytest.raises(ValueError, match=words):
+        to_onnx(pipeline)
+
+
+def test_labels_without_a_type_in_onnx_are_refused(rows):
+    X, y = rows
+    for labels in (y.astype("M8[D]"), y.astype(np.uint64) + np.uint64(2**63)):
+        model = MixupEClassifier(**QUICK | ONE).fit(X, labels)
+        with pytest.raises(ValueError, match="Got labels such as .*, but expected text"):
+            to_onnx(model)
+
+
+def test_wrong_input_of_onnx_inputs_gets_a_sentence(rows):
+    X, y = rows
+    model = make_pipeline(StandardScaler(), MixupEClassifier(**QUICK | ONE))
+    named = pd.DataFrame(X, columns=list("abcd"))
+    session = session_of(to_onnx(model.fit(named, y)))
+    for wrong in (None, X[0], "X", {"a": 1}):
+        with pytest.raises(ValueError, match="but expected a data frame or an array"):
+            onnx_inputs(wrong, session)
+    with pytest.raises(ValueError, match="without the column 'a'"):
+        onnx_inputs(named[["b", "c", "d"]], session)
+    with pytest.raises(ValueError, match="not all numbers"):
+        onnx_inputs(named.astype(object).assign(a="text"), session)
+    with pytest.raises(TypeError, match="expected an onnxruntime.InferenceSession"):
+        onnx_inputs(X, "model.onnx")
+    for thing in (None, StandardScaler()):
+        with pytest.raises(ValueError, match="but expected a MixupEClassifier"):
+            to_onnx(thing)
+    with pytest.raises(ValueError, match="Got hole=3, but expected text"):
+        to_onnx(model, hole=3)
 
 
 def test_the_file_is_whole_or_not_there(rows, tmp_path, monkeypatch):

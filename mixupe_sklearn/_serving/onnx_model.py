@@ -16,6 +16,7 @@ from mixupe_sklearn._columns import read_columns
 from mixupe_sklearn._serving import columns, network
 from mixupe_sklearn._serving.graph import IR_VERSION, OPSET, keep_shape
 from mixupe_sklearn._serving.inputs import KEY, Described
+from mixupe_sklearn._serving.steps import check_labels, check_step
 from mixupe_sklearn.preprocessing import ColumnsToNumbers
 
 _TYPES = {"numbers": DoubleTensorType, "times": DoubleTensorType, "categories": StringTensorType}
@@ -23,22 +24,27 @@ _TYPES = {"numbers": DoubleTensorType, "times": DoubleTensorType, "categories": 
 
 def make_model(estimator: Any, hole: str, version: str) -> onnx.ModelProto:
     """The whole model, checked; its metadata say how to feed it and what its classes are."""
+    if not isinstance(hole, str):
+        raise ValueError(f"Got hole={hole!r}, but expected text.")
     steps = (
         [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
     )
-    steps = [step for step in steps if step is not None and step != "passthrough"]
-    *before, last = steps
+    steps = [step for step in steps if step is not None and not isinstance(step, str)]
+    *before, last = steps or [None]
     if type(last) not in network.CONVERTERS:
         raise ValueError(
             f"Got a {type(last).__name__} to write, but expected a MixupEClassifier or "
             f"MixupERegressor, or a pipeline that ends with one."
         )
     check_is_fitted(last, "net_")
+    check_labels(last)
     if before and type(before[0]) is ColumnsToNumbers:
         before[0], described = _without_readers(before[0], hole)
     else:
         names = getattr(steps[0], "feature_names_in_", None)
         described = Described(None, None, None if names is None else list(names), hole)
+    for step in before:
+        check_step(step)
     types = _types_of(described, steps[0])
     named = [(f"step{number}", step) for number, step in enumerate([*before, last])]
     converters = {**columns.converters_for(hole), **network.CONVERTERS}
@@ -52,7 +58,7 @@ def make_model(estimator: Any, hole: str, version: str) -> onnx.ModelProto:
             custom_shape_calculators=dict.fromkeys(converters, keep_shape),
             custom_conversion_functions=converters,
         )
-    except (MissingConverter, MissingShapeCalculator, NotImplementedError) as error:
+    except (MissingConverter, MissingShapeCalculator, NotImplementedError, RuntimeError) as error:
         reason = str(error).split("\n")[0]
         raise ValueError(
             f"Got a step that skl2onnx cannot express ({reason}), but expected the steps of "
@@ -127,6 +133,8 @@ def _without_readers(reader: Any, hole: str) -> tuple[Any, Described]:
         (name, steps, [new_place[position] for position in found]) for name, steps, found in parts
     ]
     labels = [f"x{position}" if names is None else str(names[position]) for position in order]
+    if "" in labels:
+        raise ValueError("Got a column without a name (''), but expected names for all of them.")
     kinds = {label: used[position] for label, position in zip(labels, order, strict=True)}
     return plain, Described(kinds, order, None, hole)
 
