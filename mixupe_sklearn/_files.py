@@ -63,6 +63,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 def _check(target: pathlib.Path) -> None:
     """Refuse what opening a file would refuse, and devices, which must not become files."""
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            f"Got {str(target)!r}, but expected the name of a file in a folder that is there."
+        )
     if target.exists() and not target.is_file():
         raise OSError(f"Got {str(target)!r}, but expected the name of a file.")
     if target.exists() and not os.access(target, os.W_OK):

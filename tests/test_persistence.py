@@ -382,6 +382,11 @@ def test_safetensors_of_others_are_refused(tmp_path):
         load(tmp_path / "theirs")
 
 
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError, match="none/model', but expected .* that is there.$"):
+        save(MixupEClassifier(), tmp_path / "none" / "model")
+
+
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "none")
