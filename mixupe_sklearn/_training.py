@@ -148,7 +148,8 @@ def make_net(
             raise ValueError(
                 f"Got module={settings['module']!r}, which has no parameters to train."
             ) from error
-        if not isinstance(settings["module"], str) or str(error).startswith("Got "):
+        is_own = not isinstance(settings["module"], str)
+        if is_own or str(error).startswith("Got ") or "allocate" in str(error):  # too little memory
             raise
         raise ValueError(
             f"Got module_params={settings['module_params']!r}, but expected what "

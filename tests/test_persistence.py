@@ -500,7 +500,10 @@ FORGERIES = {
         ),
         "would take 399960000 bytes",
     ),
-    "keys that are alike": (_set(("state", "alpha"), {"set": [2**61 - 1]}), "has the key 2.31e"),
+    "keys that are alike": (
+        _set(("state", "alpha"), {"set": [number * (2**61 - 1) for number in range(1, 1002)]}),
+        "more than 1000 large keys",
+    ),
     "one array for two": (
         _set(("state", "X_mean_"), {"array": "estimator.member_weights_"}),
         "estimator.member_weights_",

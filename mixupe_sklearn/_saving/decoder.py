@@ -13,8 +13,9 @@ from mixupe_sklearn._saving.types import PLACES
 
 # What text of equal width may take, above what its letters do.
 _WIDE_TEXT = 2**24
-# Larger numbers are alike to a dict of Python's, which would look through all of them each time.
-_LARGEST_KEY = 2**60
+# Numbers beyond the first can be alike to a dict of Python's, which looks through all such each
+# time: there may be so many.
+_LARGE_KEY, _MOST_LARGE_KEYS = 2**60, 1000
 _TORCH_TYPES = {
     str(value): value for value in vars(torch).values() if isinstance(value, torch.dtype)
 }
@@ -48,6 +49,7 @@ class Decoder:
         put_together: Callable[[Any, dict[str, Any]], Any],
     ):
         self._arrays = dict(arrays)
+        self._n_large_keys = 0
         self.find = find
         self.put_together = put_together
         self._tags: dict[str, Callable[..., Any]] = {
@@ -102,8 +104,9 @@ class Decoder:
 
     def _key(self, value: Any) -> Any:
         key = self.decode(value)
-        if isinstance(key, (int, float)) and abs(key) > _LARGEST_KEY:
-            raise ValueError(f"has the key {key:.3g}")
+        self._n_large_keys += isinstance(key, (int, float)) and abs(key) > _LARGE_KEY
+        if self._n_large_keys > _MOST_LARGE_KEYS:
+            raise ValueError(f"has more than {_MOST_LARGE_KEYS} large keys")
         return key
 
     def _times(self, entry: str, dtype: str, scalar: bool) -> Any:
