@@ -62,7 +62,7 @@ def make_model(estimator: Any, hole: str, version: str) -> onnx.ModelProto:
         reason = str(error).split("\n")[0]
         raise ValueError(
             f"Got a step that skl2onnx cannot express ({reason}), but expected the steps of "
-            f"make_preprocessor, or others that it knows."
+            f"make_preprocessor, or scalers and imputers of numbers."
         ) from error
     if described.kinds is not None:
         _rename_inputs(model.graph, list(described.kinds))
