@@ -7,7 +7,7 @@ PIP := -m pip install -qq -c constraints.txt
 
 # Without the site, which `make docs` builds and tests. Two threads a process wait for each other.
 test: .venv/dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --ignore=tests/test_site.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --ignore=tests/docs/test_site.py
 
 check: .venv/dev .venv-wheel/checked
 	$(BIN)/ruff check .
@@ -25,7 +25,7 @@ benchmark: .venv/dev
 
 docs: .venv/docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
-	$(BIN)/python -m pytest -q tests/test_site.py
+	$(BIN)/python -m pytest -q tests/docs/test_site.py
 	@echo "Open docs/_build/html/index.html"
 
 clean:

@@ -2,7 +2,7 @@
 
 import pathlib
 
-from mixupe_sklearn._files import replacing
+from mixupe_sklearn._utils.atomic_files import replacing
 
 
 def write_text(path: pathlib.Path, text: str) -> pathlib.Path:

@@ -22,7 +22,7 @@ from benchmarks._signals.networks import SMALL, Network, network_of
 from benchmarks._tabular.append_only import AppendOnly, whole_lines
 from benchmarks._tabular.running import commit, versions_of
 from mixupe_sklearn import MixupEImageClassifier
-from mixupe_sklearn._files import replacing
+from mixupe_sklearn._utils.atomic_files import replacing
 from mixupe_sklearn.diagnostics import DerivativeMonitor, plot_alpha_min, plot_loss_curves
 
 # What the paper trains CIFAR with: alpha = 1, and the eta of its recipes.

@@ -3,13 +3,13 @@
 from importlib import import_module
 from typing import Any
 
-import mixupe_sklearn._ahead  # noqa: F401  # before any of ours that needs skorch
-from mixupe_sklearn._classifier import MixupEClassifier
-from mixupe_sklearn._criterion import LossParts, MixupELoss
-from mixupe_sklearn._mixing import Draw
-from mixupe_sklearn._net import MixupENet, MixupENetRegressor
-from mixupe_sklearn._presets import preset
-from mixupe_sklearn._regressor import MixupERegressor
+import mixupe_sklearn._utils.skorch_import  # noqa: F401  # before any of ours that needs skorch
+from mixupe_sklearn._estimators.classifier import MixupEClassifier
+from mixupe_sklearn._estimators.regressor import MixupERegressor
+from mixupe_sklearn._method.criterion import LossParts, MixupELoss
+from mixupe_sklearn._method.mixup import Draw
+from mixupe_sklearn._net.net import MixupENet, MixupENetRegressor
+from mixupe_sklearn._training.presets import preset
 
 __version__ = "0.1.0.dev0"
 
@@ -46,7 +46,7 @@ _LAZY = {
     "MixupEImageClassifier": ("mixupe_sklearn.adapters.image", None),
     "MixupESearchCV": ("mixupe_sklearn.search", "search"),
     "MixupESpeechClassifier": ("mixupe_sklearn.adapters.speech", None),
-    "Spectrogram": ("mixupe_sklearn._signals.spectrogram", None),
+    "Spectrogram": ("mixupe_sklearn._audio.spectrogram", None),
     "onnx_inputs": ("mixupe_sklearn.serving", None),
     "plot_search": ("mixupe_sklearn.search", "search"),
     "save": ("mixupe_sklearn.persistence", None),

@@ -9,7 +9,7 @@ import torch
 from skorch.callbacks import Callback, LRScheduler
 from torch import Tensor
 
-from mixupe_sklearn._checks import Number, Rule, check_rules
+from mixupe_sklearn._utils.parameter_rules import Number, Rule, check_rules
 
 AVERAGE_RULES: dict[str, Rule] = {"rate": Number("a number >= 0 and below 1", high=1)}
 WARMUP_RULES: dict[str, Rule] = {

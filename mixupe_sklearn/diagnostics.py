@@ -5,15 +5,15 @@ Nothing is trained here. Pictures need matplotlib (the extra ``plots``); the res
 
 from mixupe_sklearn._diagnostics.complexity import GLMComplexity, glm_complexity
 from mixupe_sklearn._diagnostics.derivatives import DirectionalDerivatives, directional_derivatives
-from mixupe_sklearn._diagnostics.losses import LossCurvesDisplay, plot_loss_curves
 from mixupe_sklearn._diagnostics.monitor import DerivativeMonitor
-from mixupe_sklearn._diagnostics.penalties import (
+from mixupe_sklearn._diagnostics.plot_losses import LossCurvesDisplay, plot_loss_curves
+from mixupe_sklearn._diagnostics.plot_penalty import (
     AlphaMinDisplay,
     PenaltyDisplay,
     plot_alpha_min,
     plot_penalty,
 )
-from mixupe_sklearn._diagnostics.predictions import (
+from mixupe_sklearn._diagnostics.plot_predictions import (
     ReliabilityDisplay,
     plot_decision_boundary,
     plot_reliability,

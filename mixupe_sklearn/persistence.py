@@ -14,16 +14,16 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import InconsistentVersionWarning
 from sklearn.preprocessing import OneHotEncoder
 
-from mixupe_sklearn._base import BaseMixupE
-from mixupe_sklearn._files import replacing
-from mixupe_sklearn._hardware import resolve_device
-from mixupe_sklearn._net import MixupENet, MixupENetRegressor
-from mixupe_sklearn._saving import nets
-from mixupe_sklearn._saving.checks import check_encoder
-from mixupe_sklearn._saving.container import EXPECTED, Content, pack, refuse, unpack
-from mixupe_sklearn._saving.decoder import Decoder
-from mixupe_sklearn._saving.encoder import Encoder
-from mixupe_sklearn._saving.types import UnknownNameError, make_finder, skops_types
+from mixupe_sklearn._estimators.base import BaseMixupE
+from mixupe_sklearn._net.net import MixupENet, MixupENetRegressor
+from mixupe_sklearn._persistence import networks as nets
+from mixupe_sklearn._persistence.allowed_types import UnknownNameError, make_finder, skops_types
+from mixupe_sklearn._persistence.checks import check_encoder
+from mixupe_sklearn._persistence.decoder import Decoder
+from mixupe_sklearn._persistence.encoder import Encoder
+from mixupe_sklearn._persistence.file_format import EXPECTED, Content, pack, refuse, unpack
+from mixupe_sklearn._runtime.hardware import resolve_device
+from mixupe_sklearn._utils.atomic_files import replacing
 
 __all__ = ["load", "save", "saved_info", "skops_types"]
 

@@ -11,10 +11,14 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.utils._set_output import _get_output_config
 
-from mixupe_sklearn._checks import Choice, check_rules
-from mixupe_sklearn._classifier import MixupEClassifier
-from mixupe_sklearn._columns import read_columns, select_columns
-from mixupe_sklearn._scaling import ClippingScaler, PiecewiseLinearEncoder, QuantileScaler
+from mixupe_sklearn._estimators.classifier import MixupEClassifier
+from mixupe_sklearn._preprocessing.columns import read_columns, select_columns
+from mixupe_sklearn._preprocessing.scalers import (
+    ClippingScaler,
+    PiecewiseLinearEncoder,
+    QuantileScaler,
+)
+from mixupe_sklearn._utils.parameter_rules import Choice, check_rules
 
 __all__ = [
     "ClippingScaler",

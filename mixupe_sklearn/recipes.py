@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mixupe_sklearn._recipe import Figures, Recipe
+from mixupe_sklearn._net.recipe import Figures, Recipe
 
 __all__ = ["RECIPES", "Recipe", "recipe", "recipes_table"]
 

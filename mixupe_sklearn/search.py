@@ -19,7 +19,7 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import indexable
 from sklearn.utils.validation import _check_method_params
 
-from mixupe_sklearn._checks import Choice, Kind, Number, Rule, check_rules, warn_user
+from mixupe_sklearn._estimators.sklearn_callbacks import FitTasks, with_callbacks
 from mixupe_sklearn._search.identity import identity_of
 from mixupe_sklearn._search.plan import draw_seeds, make_job, resolve_space, warn_of_missing_classes
 from mixupe_sklearn._search.plots import plot_search
@@ -36,9 +36,9 @@ from mixupe_sklearn._search.results import (
 from mixupe_sklearn._search.space import Space
 from mixupe_sklearn._search.storage import HICCUPS, grace_of, has_heartbeat, opened
 from mixupe_sklearn._search.study import IDENTITY, give_back_all, live_trials, open_study
-from mixupe_sklearn._search.trials import Task
+from mixupe_sklearn._search.trial import Task
 from mixupe_sklearn._search.worker import Job, work, work_elsewhere
-from mixupe_sklearn._tasks import FitTasks, with_callbacks
+from mixupe_sklearn._utils.parameter_rules import Choice, Kind, Number, Rule, check_rules, warn_user
 
 __all__ = ["MixupESearchCV", "plot_search"]
 

@@ -7,11 +7,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from mixupe_sklearn._classifier import MixupEClassifier
-from mixupe_sklearn._files import replacing
-from mixupe_sklearn._regressor import MixupERegressor
-from mixupe_sklearn._serving.inputs import described_by, feed
-from mixupe_sklearn._serving.plain import PlainModel
+from mixupe_sklearn._estimators.classifier import MixupEClassifier
+from mixupe_sklearn._estimators.regressor import MixupERegressor
+from mixupe_sklearn._export.onnx.inputs import described_by, feed
+from mixupe_sklearn._export.torch_module import PlainModel
+from mixupe_sklearn._utils.atomic_files import replacing
 
 __all__ = ["onnx_inputs", "to_onnx", "to_torch"]
 
@@ -115,7 +115,7 @@ def to_onnx(estimator, path=None, *, hole="") -> Any:
     (['size', 'city'], ['label', 'probabilities'])
     """
     try:
-        parts = import_module("mixupe_sklearn._serving.onnx_model")
+        parts = import_module("mixupe_sklearn._export.onnx.convert")
     except ModuleNotFoundError as error:
         library = (error.name or "").split(".")[0]
         if library == "mixupe_sklearn":

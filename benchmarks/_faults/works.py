@@ -20,8 +20,8 @@ from benchmarks._tabular.append_only import whole_lines
 from benchmarks._tabular.rows import FITS, RowsFile, key_of
 from benchmarks._tabular.running import Item, Plan, run
 from mixupe_sklearn import MixupEClassifier, MixupESearchCV, make_mixupe_pipeline, preset
+from mixupe_sklearn._audio.spectrogram import Spectrogram
 from mixupe_sklearn._search import storage, worker
-from mixupe_sklearn._signals.spectrogram import Spectrogram
 from mixupe_sklearn.datasets import load_embedded
 from mixupe_sklearn.datasets import openml as tasks
 from mixupe_sklearn.persistence import load, save

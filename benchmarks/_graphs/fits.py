@@ -16,7 +16,7 @@ from benchmarks._signals.fits import Config, config_of
 from benchmarks._tabular.fits import Row, few_rows_allowed, one_line, rounded
 from benchmarks._tabular.own import as_json
 from benchmarks._tabular.rows import Key, take_open
-from mixupe_sklearn._graphs.reading import read_graphs
+from mixupe_sklearn._graphs.read import read_graphs
 from mixupe_sklearn.adapters.graph import AT_ONCE, MixupEGraphClassifier
 
 # What Xu et al. train with, but for the widths and the epochs.

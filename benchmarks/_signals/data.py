@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.datasets import load_digits
 
-from mixupe_sklearn.datasets._unpacking import check_growth
+from mixupe_sklearn.datasets._decompress import check_growth
 from mixupe_sklearn.datasets.images import (
     ImageSplits,
     load_cifar,

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mixupe_sklearn._signals.augment import rotation, shear, warp, zoom
-from mixupe_sklearn._signals.pictures import read_images
+from mixupe_sklearn._images.augment import rotation, shear, warp, zoom
+from mixupe_sklearn._images.read import read_images
 
 SEED = 0
 # Pictures that are deformed at a time.

@@ -10,8 +10,8 @@ from benchmarks._speed.sizes import Size, make_table, seconds_of_step
 from benchmarks._speed.store import Figures
 from benchmarks._speed.timing import Run, per_step, take_turns
 from mixupe_sklearn import MixupEClassifier
-from mixupe_sklearn._hardware import n_threads_for
-from mixupe_sklearn._training import rows_a_pass
+from mixupe_sklearn._net.build import rows_a_pass
+from mixupe_sklearn._runtime.hardware import n_threads_for
 
 MOST_STEPS = 1_000
 # Small steps on two threads may take a hundred times as long beside a busy core.

@@ -13,7 +13,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from mixupe_sklearn._files import sync_folder
+from mixupe_sklearn._utils.atomic_files import sync_folder
 
 
 def whole_lines(path: pathlib.Path, columns: Sequence[str]) -> tuple[list[str], int]:

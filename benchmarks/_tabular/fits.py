@@ -16,7 +16,7 @@ from benchmarks._tabular.own import OWN, PAPER_INPUTS, paper_settings, settings_
 from benchmarks._tabular.peers import make_peer
 from benchmarks._tabular.protocol import METHODS, Config, Job, Split
 from mixupe_sklearn import MixupEClassifier, make_preprocessor
-from mixupe_sklearn._many import fit_many, why_not_many
+from mixupe_sklearn._estimators.fit_many import fit_many, why_not_many
 from mixupe_sklearn._search.evaluate import DENSE_ENTRIES
 from mixupe_sklearn.datasets import Table
 

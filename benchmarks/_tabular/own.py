@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from sklearn.pipeline import Pipeline
 
 from mixupe_sklearn import MixupEClassifier, make_mixupe_pipeline, make_preprocessor, preset
-from mixupe_sklearn._settings import MODULES
+from mixupe_sklearn._training.config import MODULES
 
 Params = dict[str, Any]
 

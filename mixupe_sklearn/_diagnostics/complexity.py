@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from mixupe_sklearn._checks import Kind, Number, Rule, check_rules
+from mixupe_sklearn._utils.parameter_rules import Kind, Number, Rule, check_rules
 
 _RULES: dict[str, Rule] = {
     "lipschitz": Number("a number > 0", open_low=True),

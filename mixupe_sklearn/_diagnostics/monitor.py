@@ -7,12 +7,12 @@ import torch
 from skorch.callbacks import Callback
 from torch import Tensor
 
-from mixupe_sklearn._checks import Number, Rule, check_rules
 from mixupe_sklearn._diagnostics.coefficients import coefficients
 from mixupe_sklearn._diagnostics.sample import batches_of, first_stage, spread
-from mixupe_sklearn._forward import as_logits, encode_targets, run_stages
-from mixupe_sklearn._net import MixupENet, MixupENetRegressor
-from mixupe_sklearn._penalty import logit_penalty
+from mixupe_sklearn._method.forward import as_logits, encode_targets, run_stages
+from mixupe_sklearn._method.penalties import logit_penalty
+from mixupe_sklearn._net.net import MixupENet, MixupENetRegressor
+from mixupe_sklearn._utils.parameter_rules import Number, Rule, check_rules
 
 # What an epoch's record has of a look.
 WATCHED = ("alpha_min", "q_abs", "q_hat_abs", "penalty_share")

@@ -14,9 +14,9 @@ import numpy as np
 from scipy import sparse
 from sklearn.pipeline import Pipeline
 
-from mixupe_sklearn._base import BaseMixupE
-from mixupe_sklearn._many import fit_many, why_not_many
-from mixupe_sklearn._search.trials import Record, Task, core_of
+from mixupe_sklearn._estimators.base import BaseMixupE
+from mixupe_sklearn._estimators.fit_many import fit_many, why_not_many
+from mixupe_sklearn._search.trial import Record, Task, core_of
 
 # Up to so many entries (256 MB) sparse training rows are made dense, so that networks train as one.
 DENSE_ENTRIES = 2**25

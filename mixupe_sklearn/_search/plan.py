@@ -11,12 +11,12 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 
-from mixupe_sklearn._base import BaseMixupE
-from mixupe_sklearn._checks import Choice, check_rules, warn_user
+from mixupe_sklearn._estimators.base import BaseMixupE
+from mixupe_sklearn._search.samplers import make_pruner, make_sampler
 from mixupe_sklearn._search.space import Space, check_names, named_space
-from mixupe_sklearn._search.strategy import make_pruner, make_sampler
-from mixupe_sklearn._search.trials import Task, core_of
+from mixupe_sklearn._search.trial import Task, core_of
 from mixupe_sklearn._search.worker import Job
+from mixupe_sklearn._utils.parameter_rules import Choice, check_rules, warn_user
 
 # How many configurations of an endless space are tried, if no one says.
 N_TRIALS = 50

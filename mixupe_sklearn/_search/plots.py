@@ -7,9 +7,9 @@ import numpy as np
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from mixupe_sklearn._figure_text import plain_label
 from mixupe_sklearn._search.storage import quiet
 from mixupe_sklearn._search.study import live_trials
+from mixupe_sklearn._utils.plotting import plain_label
 
 KINDS = ("map", "history", "importances")
 GOOD, FAINT = "#0b5394", "#b0b0b0"

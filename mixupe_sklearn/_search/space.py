@@ -13,7 +13,7 @@ from optuna.distributions import (
     FloatDistribution,
 )
 
-from mixupe_sklearn._checks import is_same
+from mixupe_sklearn._utils.parameter_rules import is_same
 
 # The grid of the paper's tabular experiments.
 PAPER_ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)

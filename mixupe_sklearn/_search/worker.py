@@ -26,7 +26,7 @@ from mixupe_sklearn._search.study import (
     heartbeats,
     live_trials,
 )
-from mixupe_sklearn._search.trials import Judge, Record, Task
+from mixupe_sklearn._search.trial import Judge, Record, Task
 
 # Networks that train as one at a time. With more than ten a step gets no cheaper per network. With
 # five it is little dearer, and a sampler that learns from finished trials waits for fewer.

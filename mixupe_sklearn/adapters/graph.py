@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from mixupe_sklearn._checks import Choice, Kind, Rule, check_rules
-from mixupe_sklearn._forward import as_logits
-from mixupe_sklearn._graphs.nodes import STAND_INS, UNKNOWN, learn_inputs
-from mixupe_sklearn._graphs.packed import GraphRows, Graphs
-from mixupe_sklearn._graphs.reading import read_graphs
-from mixupe_sklearn._hardware import multiplications
-from mixupe_sklearn._inputs import Rows
-from mixupe_sklearn._net import MixupENet
-from mixupe_sklearn._predicting import float_type
-from mixupe_sklearn._training import Tensors
-from mixupe_sklearn.adapters._classifier import AdapterClassifier, Samples
+from mixupe_sklearn._data.rows import Rows
+from mixupe_sklearn._graphs.batching import GraphRows, Graphs
+from mixupe_sklearn._graphs.node_features import STAND_INS, UNKNOWN, learn_inputs
+from mixupe_sklearn._graphs.read import read_graphs
+from mixupe_sklearn._method.forward import as_logits
+from mixupe_sklearn._net.build import Tensors
+from mixupe_sklearn._net.inference import float_type
+from mixupe_sklearn._net.net import MixupENet
+from mixupe_sklearn._runtime.hardware import multiplications
+from mixupe_sklearn._utils.parameter_rules import Choice, Kind, Rule, check_rules
+from mixupe_sklearn.adapters._base import AdapterClassifier, Samples
 from mixupe_sklearn.modules.gin import GIN
 
 # Nodes and edges that are predicted at once; a larger graph goes by itself.

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from mixupe_sklearn._signals.augment import make_augmentation
-from mixupe_sklearn._signals.pictures import read_images
-from mixupe_sklearn.adapters._classifier import Samples
-from mixupe_sklearn.adapters._signal import SignalClassifier
+from mixupe_sklearn._images.augment import make_augmentation
+from mixupe_sklearn._images.read import read_images
+from mixupe_sklearn.adapters._base import Samples
+from mixupe_sklearn.adapters._image_like import SignalClassifier
 
 
 class MixupEImageClassifier(SignalClassifier):

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from mixupe_sklearn._signals.sound import read_sounds
-from mixupe_sklearn._signals.spectrogram import Spectrogram
-from mixupe_sklearn.adapters._classifier import Samples
-from mixupe_sklearn.adapters._signal import SignalClassifier
+from mixupe_sklearn._audio.spectrogram import Spectrogram
+from mixupe_sklearn._audio.waveforms import read_sounds
+from mixupe_sklearn.adapters._base import Samples
+from mixupe_sklearn.adapters._image_like import SignalClassifier
 
 # An axis of at most this size holds the channels of waveforms, mono or stereo.
 CHANNELS = 2

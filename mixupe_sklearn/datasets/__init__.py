@@ -13,7 +13,7 @@ __all__ = ["EMBEDDED", "Table", "load_embedded", "read_csv"]
 # Loaded when they are first asked for, since pictures and speech need no pandas.
 _TABLES = {
     "EMBEDDED": "mixupe_sklearn.datasets.embedded",
-    "Table": "mixupe_sklearn.datasets._table",
+    "Table": "mixupe_sklearn.datasets._dataset",
     "load_embedded": "mixupe_sklearn.datasets.embedded",
     "read_csv": "mixupe_sklearn.datasets.files",
 }

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from sklearn import datasets
 
-from mixupe_sklearn.datasets._table import Table
+from mixupe_sklearn.datasets._dataset import Table
 
 _LOADERS: dict[str, Callable] = {
     "iris": datasets.load_iris,

@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype  # truth values are numbers to it
 
-from mixupe_sklearn._checks import warn_user
-from mixupe_sklearn.datasets._table import Table
-from mixupe_sklearn.datasets._unpacking import DAMAGED, short_name, unpacked
+from mixupe_sklearn._utils.parameter_rules import warn_user
+from mixupe_sklearn.datasets._dataset import Table
+from mixupe_sklearn.datasets._decompress import DAMAGED, short_name, unpacked
 
 DELIMITERS = (",", ";", "\t", "|")
 # Words for holes, whatever their case, besides those that pandas knows.

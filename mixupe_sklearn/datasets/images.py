@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.io import loadmat, whosmat
 
-from mixupe_sklearn._signals.picture_folders import list_folder
-from mixupe_sklearn.datasets._pickles import unpickle_arrays
-from mixupe_sklearn.datasets._unpacking import check_growth
+from mixupe_sklearn._images.folders import list_folder
+from mixupe_sklearn.datasets._decompress import check_growth
+from mixupe_sklearn.datasets._restricted_unpickler import unpickle_arrays
 
 
 class ImageSplits(NamedTuple):

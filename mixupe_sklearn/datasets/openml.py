@@ -12,21 +12,21 @@ from functools import partial
 from numbers import Integral
 from typing import Any, Literal, TypeVar
 
-from mixupe_sklearn.datasets._openml_cache import (
+from mixupe_sklearn.datasets._dataset import Table
+from mixupe_sklearn.datasets._openml.cache import (
     MissingError,
     Shelf,
     import_openml,
     one_at_a_time,
     server_folder,
 )
-from mixupe_sklearn.datasets._openml_read import dataset_table, suite_tasks, task_table
-from mixupe_sklearn.datasets._openml_web import (
+from mixupe_sklearn.datasets._openml.load import dataset_table, suite_tasks, task_table
+from mixupe_sklearn.datasets._openml.web import (
     OutOfReachError,
     RefusedError,
     fetch,
     is_loopback,
 )
-from mixupe_sklearn.datasets._table import Table
 
 Result = TypeVar("Result")
 CacheDir = str | os.PathLike[str] | None

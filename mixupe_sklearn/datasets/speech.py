@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mixupe_sklearn._checks import Number, check_rules
-from mixupe_sklearn._signals.sound_files import find_words
+from mixupe_sklearn._audio.files import find_words
+from mixupe_sklearn._utils.parameter_rules import Number, check_rules
 
 ADDRESS = "http://download.tensorflow.org/data/speech_commands_v0.02.tar.gz"
 LAYOUT = "folder/WORD/SPEAKER_nohash_NUMBER.wav"

@@ -11,7 +11,7 @@ from mixupe_sklearn.modules._attention import (
     relative_places,
     small_normal,
 )
-from mixupe_sklearn.modules._parts import (
+from mixupe_sklearn.modules._layers import (
     MakeBlock,
     PictureCheck,
     Staged,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mixupe_sklearn.modules._parts import check_counts
+from mixupe_sklearn.modules._layers import check_counts
 
 try:
     with warnings.catch_warnings():  # it scripts modules, which torch no longer likes

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from mixupe_sklearn.modules._parts import (
+from mixupe_sklearn.modules._layers import (
     PictureCheck,
     Staged,
     check_counts,

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from mixupe_sklearn.modules._attention import SelfAttention, feed_forward, small_normal
-from mixupe_sklearn.modules._parts import (
+from mixupe_sklearn.modules._layers import (
     PictureCheck,
     Staged,
     check_counts,

@@ -4,7 +4,7 @@ from functools import partial
 
 from torch import nn
 
-from mixupe_sklearn.modules._parts import (
+from mixupe_sklearn.modules._layers import (
     PictureCheck,
     Staged,
     block_group,

@@ -17,8 +17,8 @@ import openml
 import requests
 import urllib3
 
-from mixupe_sklearn.datasets._openml_check import FaultError, parse_xml
-from mixupe_sklearn.datasets._openml_web import is_loopback
+from mixupe_sklearn.datasets._openml.metadata import FaultError, parse_xml
+from mixupe_sklearn.datasets._openml.web import is_loopback
 
 KEY_VARIABLE = "OPENML_API_KEY"
 # OpenML's codes for no key, a wrong key, and a key that may only read; and that of an empty list.

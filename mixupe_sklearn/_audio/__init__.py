@@ -1,0 +1,1 @@
+"""Waveforms, audio files and spectrograms."""

@@ -1,0 +1,140 @@
+"""Sound files: which lie in a folder, what they hold, and whether that is a sound."""
+
+import io
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy.io import wavfile
+
+from mixupe_sklearn._utils.warnings import own_filters
+
+# What a folder is searched for; a list may name files of any kind that soundfile reads.
+SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff")
+# Speech Commands keeps minutes of noise beside its words.
+NOT_WORDS = ("_background_noise_",)
+# Zero and full scale of the integers that sound cards and wav files use.
+SCALES = {"uint8": (128, 128), "int16": (0, 2**15), "int32": (0, 2**31)}
+# Resampled and decompressed sounds overshoot full scale a little; integers kept as floats far more.
+MOST = 1.1
+# Values a second: beyond this a header is damaged, and resampling would take all memory.
+MOST_RATE = 1_000_000
+
+
+class Recording(NamedTuple):
+    """Values as they came, with one or more channels, and how many there are a second."""
+
+    rate: int
+    values: np.ndarray
+
+
+def find_words(folder: Path, *, suffixes: Iterable[str] = SUFFIXES) -> dict[str, list[Path]]:
+    """The sound files of each word folder, sorted; hidden ones and recorded noise are left out.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("yes", "no", "_background_noise_", ".git"):
+    ...         Path(folder, name).mkdir()
+    ...     Path(folder, "no", "a.WAV").touch()
+    ...     {word: [path.name for path in paths] for word, paths in find_words(folder).items()}
+    {'no': ['a.WAV'], 'yes': []}
+    """
+    folders = [path for path in _visible(Path(folder)) if path.is_dir()]
+    return {
+        path.name: find_files(path, suffixes=suffixes)
+        for path in folders
+        if path.name not in NOT_WORDS
+    }
+
+
+def find_files(folder: Path, *, suffixes: Iterable[str] = SUFFIXES) -> list[Path]:
+    """The sound files that lie in a folder itself, sorted."""
+    return [p for p in _visible(folder) if p.suffix.lower() in suffixes and not p.is_dir()]
+
+
+def _visible(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def check_values(values: np.ndarray, what: str) -> None:
+    """Raise one sentence for values that are no sound.
+
+    Examples
+    --------
+    >>> check_values(np.array([0.0, 3e4]), "X[7]")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    ValueError: Got X[7] with floats from 0 to 30000, but expected them in [-1, 1]; ...
+    """
+    if values.dtype.kind != "f" and values.dtype.name not in SCALES:
+        raise ValueError(
+            f"Got {what} of type {values.dtype}, but expected floats in [-1, 1], or integers of "
+            f"type {', '.join(SCALES)}; convert it, with values.astype('int16') for one."
+        )
+    if values.size == 0:
+        raise ValueError(f"Got {what} without any values, but expected a sound; leave it out.")
+    if values.dtype.kind != "f":
+        return
+    low, high = values.min(), values.max()  # NaN where there is one
+    if not (math.isfinite(low) and math.isfinite(high)):
+        n_odd = np.count_nonzero(~np.isfinite(values))
+        raise ValueError(
+            f"Got {what} with {n_odd} values that are NaN or infinite, but expected finite ones."
+        )
+    if max(-low, high) > MOST:
+        raise ValueError(
+            f"Got {what} with floats from {low:.6g} to {high:.6g}, but expected them in [-1, 1]; "
+            f"16-bit values are to be of type int16, or divided by 32768."
+        )
+
+
+def read_file(path: Path, what: str) -> Recording:
+    """The values of a sound file, checked; ``what`` is its name in an error."""
+    rate, values = _read_wav(path, what) if path.suffix.lower() == ".wav" else _decode(path, what)
+    if not 1 <= rate <= MOST_RATE:
+        raise ValueError(
+            f"Got {what} with {rate} values a second, but expected 1 to {MOST_RATE}; its header "
+            f"may be damaged."
+        )
+    check_values(values, what)
+    return Recording(rate, values)
+
+
+def _read_wav(path: Path, what: str) -> tuple[int, np.ndarray]:
+    content = path.read_bytes()
+    # Programs that write to a pipe do not know the length, and say the largest number.
+    is_open_ended = content[4:8] == b"\xff" * 4
+    with own_filters(record=True, action="always") as caught:
+        try:
+            rate, values = wavfile.read(io.BytesIO(content))
+        except Exception as error:  # scipy fails on bad headers in many ways
+            reason = f" ({error})" if isinstance(error, ValueError) else ""
+            raise ValueError(
+                f"Got {what}, but expected a whole wav file of PCM or float values{reason}."
+            ) from error
+    is_cut = any("EOF prematurely" in str(warning.message) for warning in caught)
+    if is_cut and not is_open_ended:
+        raise ValueError(
+            f"Got {what}, which ends before the length that its header gives, but expected a whole "
+            f"wav file; fetch it again or leave it out."
+        )
+    return rate, values
+
+
+def _decode(path: Path, what: str) -> tuple[int, np.ndarray]:
+    try:
+        import soundfile
+    except (ImportError, OSError) as error:  # OSError: the library that it wraps is missing
+        raise ImportError(
+            f"Got {what}, which is no wav file, but expected soundfile to read it with: "
+            f"pip install mixupe-sklearn[speech]."
+        ) from error
+    try:
+        values, rate = soundfile.read(path, dtype="float32")
+    except soundfile.LibsndfileError as error:
+        raise ValueError(f"Got {what}, but expected a whole sound file ({error}).") from error
+    return rate, values

@@ -1,0 +1,1 @@
+"""Arrays and datasets, and the mini-batches made from them."""

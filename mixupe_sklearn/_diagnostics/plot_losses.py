@@ -1,0 +1,136 @@
+"""Pictures of losses, in the manner of scikit-learn's displays."""
+
+from typing import Any
+
+import numpy as np
+
+from mixupe_sklearn._diagnostics.axes import line_style, new_axes, tidy
+from mixupe_sklearn._diagnostics.fitted import by_name, column, records_of
+
+
+class LossCurvesDisplay:
+    """Training and validation loss of a training, epoch by epoch (the paper's first figure).
+
+    Parameters
+    ----------
+    train : pair of arrays
+        Epochs and the training loss, that of mixed rows where rows are mixed.
+    valid : pair of arrays
+        Epochs and the loss of clean validation rows; empty where there were none.
+    name : str or None, default=None
+        What the legend calls it.
+
+    Attributes
+    ----------
+    ax_ : ndarray of matplotlib Axes
+        Where the two losses were drawn.
+    figure_ : matplotlib Figure
+        The figure around them.
+    lines_ : list of matplotlib lines
+        One for each loss.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from mixupe_sklearn import MixupEClassifier, preset
+    >>> from mixupe_sklearn.diagnostics import LossCurvesDisplay
+    >>> X, y = load_iris(return_X_y=True)
+    >>> classifier = MixupEClassifier(**preset("paper") | {"batch_size": 20}, random_state=0)
+    >>> classifier = classifier.fit(X[::2], y[::2], X_val=X[1::2], y_val=y[1::2])
+    >>> display = LossCurvesDisplay.from_estimator(classifier, name="MixupE")
+    >>> len(display.lines_)
+    2
+    """
+
+    def __init__(self, train: Any, valid: Any, *, name: str | None = None):
+        self.train = train
+        self.valid = valid
+        self.name = name
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, name: str | None = None, ax: Any = None, **line_kw: Any
+    ) -> "LossCurvesDisplay":
+        """Draw the training of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : fitted estimator, net, or list of records
+            Trained with ``X_val`` and ``y_val``, if the validation loss is wanted.
+        name : str or None, default=None
+            What the legend calls it.
+        ax : pair of matplotlib Axes or None, default=None
+            Where to draw the two; None makes new ones.
+        **line_kw : dict
+            Passed on to matplotlib's ``plot``.
+        """
+        records = records_of(estimator)
+        train = column(records, "train_loss")
+        if not len(train[0]):
+            raise ValueError("Got records without train_loss, but expected those of a training.")
+        return cls(train, column(records, "valid_loss"), name=name).plot(ax=ax, **line_kw)
+
+    def plot(self, ax: Any = None, *, name: str | None = None, **line_kw: Any):
+        """Draw them.
+
+        Parameters
+        ----------
+        ax : pair of matplotlib Axes or None, default=None
+            Where to draw the two; None makes new ones.
+        name : str or None, default=None
+            What the legend calls it; None means the display's own name.
+        **line_kw : dict
+            Passed on to matplotlib's ``plot``.
+        """
+        self.ax_ = new_axes(ax, 2)
+        self.figure_ = self.ax_[0].figure
+        label, self.lines_ = name or self.name, []
+        how = line_style(self.ax_[0], line_kw, len(self.train[0]))
+        for own, values, title in zip(
+            self.ax_, (self.train, self.valid), ("training loss", "validation loss"), strict=True
+        ):
+            self.lines_ += own.plot(*values, **{"label": label, **how})
+            tidy(own, x="epoch", y=title)
+            if _starts_high(own):
+                own.set_yscale("log")
+            if label is not None:
+                own.legend(frameon=False)
+        return self
+
+
+def _starts_high(ax: Any) -> bool:
+    """Whether the first losses are so large that nothing would be seen of the last ones."""
+    curves = [np.asarray(line.get_ydata()) for line in ax.get_lines() if len(line.get_ydata())]
+    if not curves or min(curve.min() for curve in curves) <= 0:
+        return False
+    return max(curve.max() for curve in curves) > 30 * max(curve[-1] for curve in curves)
+
+
+def plot_loss_curves(estimators: Any, *, ax: Any = None) -> dict[str, LossCurvesDisplay]:
+    """Draw training and validation loss of several trainings side by side.
+
+    Parameters
+    ----------
+    estimators : dict of str to estimator, or estimator
+        Fitted, with ``X_val`` and ``y_val`` where the validation loss is wanted.
+    ax : pair of matplotlib Axes or None, default=None
+        Where to draw; None makes new ones.
+
+    Returns
+    -------
+    displays : dict of str to LossCurvesDisplay
+        All on the same axes.
+
+    Examples
+    --------
+    >>> from mixupe_sklearn.diagnostics import plot_loss_curves
+    >>> erm = [{"train_loss": 0.5, "valid_loss": 0.6}, {"train_loss": 0.1, "valid_loss": 0.5}]
+    >>> mixup = [{"train_loss": 0.7, "valid_loss": 0.6}, {"train_loss": 0.5, "valid_loss": 0.4}]
+    >>> list(plot_loss_curves({"ERM": erm, "Mixup": mixup}))
+    ['ERM', 'Mixup']
+    """
+    axes = new_axes(ax, 2)
+    return {
+        name: LossCurvesDisplay.from_estimator(estimator, name=name or None, ax=axes)
+        for name, estimator in by_name(estimators).items()
+    }

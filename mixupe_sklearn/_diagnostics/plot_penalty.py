@@ -1,0 +1,236 @@
+"""Pictures of what a monitor has seen, in the manner of scikit-learn's displays."""
+
+from typing import Any
+
+import numpy as np
+
+from mixupe_sklearn._diagnostics.axes import COLOURS, FAINT, line_style, new_axes, tidy
+from mixupe_sklearn._diagnostics.fitted import by_name, records_of, watched
+
+
+class AlphaMinDisplay:
+    """The least coefficient alpha of each epoch (the paper's second figure).
+
+    Below zero, Mixup alone would enlarge a directional derivative of some row and output.
+
+    Parameters
+    ----------
+    epochs, alpha_min : ndarray
+        When it was looked at, and what it was.
+    name : str or None, default=None
+        What the legend calls it.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Where it was drawn.
+    figure_ : matplotlib Figure
+        The figure around it.
+    line_ : matplotlib line
+        The curve.
+
+    Examples
+    --------
+    >>> from mixupe_sklearn.diagnostics import AlphaMinDisplay
+    >>> display = AlphaMinDisplay([1, 2, 3], [-0.4, -0.2, -0.1], name="Mixup").plot()
+    >>> display.ax_.get_ylabel()
+    'least alpha'
+    """
+
+    def __init__(self, epochs: Any, alpha_min: Any, *, name: str | None = None):
+        self.epochs = epochs
+        self.alpha_min = alpha_min
+        self.name = name
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        member: int = 0,
+        name: str | None = None,
+        ax: Any = None,
+        **line_kw: Any,
+    ) -> "AlphaMinDisplay":
+        """Draw what a ``DerivativeMonitor`` has recorded.
+
+        Parameters
+        ----------
+        estimator : fitted estimator, net, or list of records
+            Trained with ``callbacks=[DerivativeMonitor()]``.
+        member : int, default=0
+            Which network of an estimator with several.
+        name : str or None, default=None
+            What the legend calls it.
+        ax : matplotlib Axes or None, default=None
+            Where to draw; None makes new ones.
+        **line_kw : dict
+            Passed on to matplotlib's ``plot``.
+        """
+        epochs, values = watched(records_of(estimator, member), "alpha_min")
+        return cls(epochs, values, name=name).plot(ax=ax, **line_kw)
+
+    def plot(self, ax: Any = None, *, name: str | None = None, **line_kw: Any) -> "AlphaMinDisplay":
+        """Draw it.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Where to draw; None makes new ones.
+        name : str or None, default=None
+            What the legend calls it; None means the display's own name.
+        **line_kw : dict
+            Passed on to matplotlib's ``plot``.
+        """
+        (self.ax_,) = new_axes(ax)
+        self.figure_, label = self.ax_.figure, name or self.name
+        how = {"label": label, **line_style(self.ax_, line_kw, len(self.epochs))}
+        (self.line_,) = self.ax_.plot(self.epochs, self.alpha_min, **how)
+        self.ax_.axhline(0.0, color=FAINT, linewidth=1.0, zorder=0)
+        tidy(self.ax_, x="epoch", y="least alpha")
+        if label is not None:
+            self.ax_.legend(frameon=False)
+        return self
+
+
+class PenaltyDisplay:
+    """How large the penalty was, and what it had of the loss, epoch by epoch.
+
+    Parameters
+    ----------
+    epochs, q_abs, q_hat_abs : ndarray
+        When it was looked at, and the means of ``|q|`` and ``|q_hat|``.
+    share_epochs, penalty_share : ndarray
+        Each epoch, and the penalty's share of the loss.
+
+    Attributes
+    ----------
+    ax_ : ndarray of matplotlib Axes
+        Where the sizes and the shares were drawn.
+    figure_ : matplotlib Figure
+        The figure around them.
+    lines_ : list of matplotlib lines
+        ``|q|``, ``|q_hat|`` and the share.
+
+    Examples
+    --------
+    >>> from mixupe_sklearn.diagnostics import PenaltyDisplay
+    >>> display = PenaltyDisplay([1, 2], [0.5, 0.2], [0.4, 0.3], [1, 2], [0.1, 0.2]).plot()
+    >>> [line.get_label() for line in display.lines_[:2]]
+    ['mean |q|', 'mean |q_hat|']
+    """
+
+    def __init__(
+        self, epochs: Any, q_abs: Any, q_hat_abs: Any, share_epochs: Any, penalty_share: Any
+    ):
+        self.epochs = epochs
+        self.q_abs = q_abs
+        self.q_hat_abs = q_hat_abs
+        self.share_epochs = share_epochs
+        self.penalty_share = penalty_share
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, member: int = 0, ax: Any = None, **line_kw: Any
+    ) -> "PenaltyDisplay":
+        """Draw what a ``DerivativeMonitor`` has recorded.
+
+        Parameters
+        ----------
+        estimator : fitted estimator, net, or list of records
+            Trained with ``callbacks=[DerivativeMonitor()]``.
+        member : int, default=0
+            Which network of an estimator with several.
+        ax : pair of matplotlib Axes or None, default=None
+            Where to draw the two panels; None makes new ones.
+        **line_kw : dict
+            Passed on to matplotlib's ``plot``.
+        """
+        records = records_of(estimator, member)
+        epochs, q_abs = watched(records, "q_abs")
+        _, q_hat_abs = watched(records, "q_hat_abs")
+        return cls(epochs, q_abs, q_hat_abs, *watched(records, "penalty_share")).plot(ax, **line_kw)
+
+    def plot(self, ax: Any = None, **line_kw: Any) -> "PenaltyDisplay":
+        """Draw it.
+
+        Parameters
+        ----------
+        ax : pair of matplotlib Axes or None, default=None
+            Where to draw the two panels; None makes new ones.
+        **line_kw : dict
+            Passed on to matplotlib's ``plot``.
+        """
+        self.ax_ = left, right = new_axes(ax, 2)
+        self.figure_ = left.figure
+        curves = [
+            (left, self.epochs, self.q_abs, {"label": "mean |q|"}),
+            (left, self.epochs, self.q_hat_abs, {"label": "mean |q_hat|", "linestyle": "--"}),
+            (right, self.share_epochs, 100 * np.asarray(self.penalty_share), {}),
+        ]
+        self.lines_ = []
+        for (own, epochs, values, named), colour in zip(curves, COLOURS, strict=False):
+            how = line_style(own, line_kw, len(epochs), color=colour, **named)
+            self.lines_ += own.plot(epochs, values, **how)
+        left.set_ylim(bottom=0)
+        right.set_ylim(bottom=0)
+        left.legend(frameon=False)
+        tidy(left, x="epoch", y="first directional derivative")
+        tidy(right, x="epoch", y="penalty in the loss (%)")
+        return self
+
+
+def plot_alpha_min(estimators: Any, *, ax: Any = None) -> dict[str, AlphaMinDisplay]:
+    """Draw the least coefficient alpha of several trainings.
+
+    Parameters
+    ----------
+    estimators : dict of str to estimator, or estimator
+        Fitted with ``callbacks=[DerivativeMonitor()]``.
+    ax : matplotlib Axes or None, default=None
+        Where to draw; None makes new ones.
+
+    Returns
+    -------
+    displays : dict of str to AlphaMinDisplay
+        All on the same axes.
+
+    Examples
+    --------
+    >>> from mixupe_sklearn.diagnostics import plot_alpha_min
+    >>> displays = plot_alpha_min({"Mixup": [{"alpha_min": -0.3}, {"alpha_min": -0.1}]})
+    >>> displays["Mixup"].alpha_min
+    array([-0.3, -0.1])
+    """
+    (axes,) = new_axes(ax)
+    return {
+        name: AlphaMinDisplay.from_estimator(estimator, name=name or None, ax=axes)
+        for name, estimator in by_name(estimators).items()
+    }
+
+
+def plot_penalty(estimator: Any, *, member: int = 0, ax: Any = None) -> PenaltyDisplay:
+    """Draw the size of the penalty and its share of the loss.
+
+    Parameters
+    ----------
+    estimator : fitted estimator, net, or list of records
+        Trained with ``callbacks=[DerivativeMonitor()]``.
+    member : int, default=0
+        Which network of an estimator with several.
+    ax : pair of matplotlib Axes or None, default=None
+        Where to draw; None makes new ones.
+
+    Returns
+    -------
+    display : PenaltyDisplay
+        What was drawn.
+
+    Examples
+    --------
+    >>> from mixupe_sklearn.diagnostics import plot_penalty
+    >>> row = {"q_abs": 0.3, "q_hat_abs": 0.2, "penalty_share": 0.05}
+    >>> plot_penalty([row, row]).penalty_share
+    array([0.05, 0.05])
+    """
+    return PenaltyDisplay.from_estimator(estimator, member=member, ax=ax)

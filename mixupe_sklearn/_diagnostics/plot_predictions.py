@@ -1,0 +1,324 @@
+"""Pictures of predictions: where classes meet, and how far probabilities can be trusted."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.inspection import DecisionBoundaryDisplay
+from sklearn.utils.validation import check_is_fitted
+
+from mixupe_sklearn._diagnostics.axes import COLOURS, FAINT, line_style, new_axes, tidy
+from mixupe_sklearn._diagnostics.fitted import by_name
+from mixupe_sklearn._utils.parameter_rules import Number, Rule, check_rules
+from mixupe_sklearn._utils.plotting import plain_label
+
+_RULES: dict[str, Rule] = {"n_bins": Number("a whole number >= 1", low=1, integer=True)}
+_RULES_OF_GRID: dict[str, Rule] = {
+    "grid_resolution": Number("a whole number >= 2", low=2, integer=True)
+}
+
+
+class ReliabilityDisplay:
+    """How often predictions are right, against how sure they were.
+
+    The probability of the predicted class is sorted into bins of equal width; each has the mean of
+    these probabilities and the share of right predictions. The mean distance of the two, weighted
+    by the rows of a bin, is the expected calibration error. For two classes and the probability of
+    the second one, see :class:`sklearn.calibration.CalibrationDisplay`.
+
+    Parameters
+    ----------
+    confidence, accuracy, weight : ndarray of shape (n_filled_bins,)
+        Mean probability, share of right predictions, and share of the rows, of bins with rows.
+    name : str or None, default=None
+        What the legend calls it.
+
+    Attributes
+    ----------
+    calibration_error : float
+        The expected calibration error.
+    ax_ : matplotlib Axes
+        Where it was drawn.
+    figure_ : matplotlib Figure
+        The figure around it.
+    line_ : matplotlib line
+        The curve.
+
+    Examples
+    --------
+    >>> from mixupe_sklearn.diagnostics import ReliabilityDisplay
+    >>> proba = [[0.9, 0.1], [0.8, 0.2], [0.2, 0.8], [0.1, 0.9]]
+    >>> display = ReliabilityDisplay.from_predictions([0, 1, 1, 1], proba, n_bins=2)
+    >>> round(display.calibration_error, 2)              # 0.85 sure, three of four right
+    0.1
+    """
+
+    def __init__(self, confidence: Any, accuracy: Any, weight: Any, *, name: str | None = None):
+        self.confidence = np.asarray(confidence, dtype=float)
+        self.accuracy = np.asarray(accuracy, dtype=float)
+        self.weight = np.asarray(weight, dtype=float)
+        self.name = name
+
+    @property
+    def calibration_error(self) -> float:
+        """Mean distance between accuracy and confidence, weighted by rows."""
+        return float(self.weight @ np.abs(self.accuracy - self.confidence))
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        n_bins: int = 10,
+        name: str | None = None,
+        ax: Any = None,
+        **line_kw: Any,
+    ) -> "ReliabilityDisplay":
+        """Draw the predictions of a fitted classifier.
+
+        Parameters
+        ----------
+        estimator : classifier
+            Any of scikit-learn's kind, with ``predict_proba`` and ``classes_``.
+        X, y : array-like
+            Rows that it was not trained on, and their labels.
+        n_bins : int, default=10
+            How many bins.
+        name : str or None, default=None
+            What the legend calls it.
+        ax : matplotlib Axes or None, default=None
+            Where to draw; None makes new ones.
+        **line_kw : dict
+            Passed on to matplotlib's ``plot``.
+        """
+        how = {"n_bins": n_bins, "name": name, "ax": ax, **line_kw}
+        _check_classifier(estimator)
+        proba = estimator.predict_proba(X)
+        return cls.from_predictions(y, proba, classes=estimator.classes_, **how)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: Any,
+        y_proba: Any,
+        *,
+        classes: Any = None,
+        n_bins: int = 10,
+        name: str | None = None,
+        ax: Any = None,
+        **line_kw: Any,
+    ) -> "ReliabilityDisplay":
+        """Draw given probabilities.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n_samples,)
+            Labels.
+        y_proba : array-like of shape (n_samples, n_classes)
+            Probability of each class.
+        classes : array-like of shape (n_classes,) or None, default=None
+            The label of each column; None means 0, 1, 2 and so on.
+        n_bins : int, default=10
+            How many bins.
+        name : str or None, default=None
+            What the legend calls it.
+        ax : matplotlib Axes or None, default=None
+            Where to draw; None makes new ones.
+        **line_kw : dict
+            Passed on to matplotlib's ``plot``.
+        """
+        check_rules({"n_bins": n_bins}, _RULES)
+        y_true, y_proba, labels = _checked(y_true, y_proba, classes)
+        sure = y_proba.max(axis=1)
+        is_right = labels[y_proba.argmax(axis=1)] == y_true
+        bins = np.minimum((sure * n_bins).astype(int), n_bins - 1)
+        n_rows = np.bincount(bins, minlength=n_bins)
+        filled = n_rows > 0
+        confidence, accuracy = (
+            np.bincount(bins, of, n_bins)[filled] / n_rows[filled] for of in (sure, is_right)
+        )
+        display = cls(confidence, accuracy, n_rows[filled] / len(bins), name=name)
+        return display.plot(ax=ax, **line_kw)
+
+    def plot(
+        self, ax: Any = None, *, name: str | None = None, **line_kw: Any
+    ) -> "ReliabilityDisplay":
+        """Draw it; the size of a point tells how many rows it stands for.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Where to draw; None makes new ones.
+        name : str or None, default=None
+            What the legend calls it; None means the display's own name.
+        **line_kw : dict
+            Passed on to matplotlib's ``plot``.
+        """
+        (self.ax_,) = new_axes(ax)
+        self.figure_, label = self.ax_.figure, name or self.name
+        how = line_style(self.ax_, line_kw, len(self.weight), linewidth=1.5, marker="")
+        told = f"calibration error {100 * self.calibration_error:.1f} %"
+        told = told if label is None else f"{label}: {told}"
+        self.ax_.plot([0, 1], [0, 1], color=FAINT, linewidth=1.0, linestyle=":", zorder=0)
+        (self.line_,) = self.ax_.plot(self.confidence, self.accuracy, **{"label": told, **how})
+        sizes = 12 + 150 * self.weight
+        self.ax_.scatter(self.confidence, self.accuracy, s=sizes, color=how["color"], alpha=0.6)
+        self.ax_.set_ylim(-0.02, 1.02)
+        self.ax_.legend(frameon=False, loc="upper left")
+        tidy(self.ax_, x="probability of the predicted class", y="share of right predictions")
+        return self
+
+
+def _checked(y_true: Any, y_proba: Any, classes: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Labels, probabilities and the label of each column, or one sentence."""
+    y_true, y_proba = np.asarray(y_true), np.asarray(y_proba, dtype=float)
+    if y_proba.ndim != 2 or y_true.shape != y_proba.shape[:1] or not len(y_true):
+        raise ValueError(
+            f"Got y_true of shape {y_true.shape} and y_proba of {y_proba.shape}, but expected "
+            f"(n_samples,) and (n_samples, n_classes)."
+        )
+    is_bad = ~((y_proba >= 0) & (y_proba <= 1 + 1e-6))
+    if is_bad.any():
+        raise ValueError(f"Got {y_proba[is_bad][0]} in y_proba, but expected probabilities.")
+    labels = np.arange(y_proba.shape[1]) if classes is None else np.asarray(classes)
+    if labels.shape != (y_proba.shape[1],):
+        raise ValueError(
+            f"Got {len(labels)} classes and {y_proba.shape[1]} columns of y_proba, but expected as "
+            f"many."
+        )
+    unknown = y_true[~np.isin(y_true, labels)]
+    if len(unknown):
+        hint = " (give their names as classes)" if classes is None else ""
+        raise ValueError(
+            f"Got the label {unknown.tolist()[0]!r}, but expected one of "
+            f"{', '.join(map(repr, labels[:9].tolist()))}{hint}."
+        )
+    return y_true, y_proba, labels
+
+
+def _check_classifier(estimator: Any) -> None:
+    check_is_fitted(estimator)
+    if not hasattr(estimator, "predict_proba") or np.ndim(getattr(estimator, "classes_", 0)) != 1:
+        raise TypeError(
+            f"Got a {type(estimator).__name__}, but expected a classifier with predict_proba and "
+            f"one label a row."
+        )
+
+
+def plot_reliability(estimators: Any, X: Any, y: Any, *, n_bins: int = 10, ax: Any = None) -> dict:
+    """Draw how reliable the probabilities of several classifiers are.
+
+    Parameters
+    ----------
+    estimators : dict of str to classifier, or classifier
+        Fitted classifiers of any kind.
+    X, y : array-like
+        Rows that they were not trained on, and their labels.
+    n_bins : int, default=10
+        How many bins.
+    ax : matplotlib Axes or None, default=None
+        Where to draw; None makes new ones.
+
+    Returns
+    -------
+    displays : dict of str to ReliabilityDisplay
+        All on the same axes.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from mixupe_sklearn.diagnostics import plot_reliability
+    >>> X, y = load_iris(return_X_y=True)
+    >>> displays = plot_reliability({"naive Bayes": GaussianNB().fit(X[::2], y[::2])}, X, y)
+    >>> displays["naive Bayes"].calibration_error < 0.1
+    True
+    """
+    (axes,) = new_axes(ax)
+    return {
+        name: ReliabilityDisplay.from_estimator(
+            one, X, y, n_bins=n_bins, name=name or None, ax=axes
+        )
+        for name, one in by_name(estimators).items()
+    }
+
+
+def plot_decision_boundary(
+    estimator: Any, X: Any, y: Any, *, ax: Any = None, grid_resolution: int = 200
+) -> DecisionBoundaryDisplay:
+    """Draw the classes that a classifier of two features predicts, and the rows on top.
+
+    Parameters
+    ----------
+    estimator : classifier
+        Fitted on two features.
+    X : array-like of shape (n_samples, 2)
+        Rows to show.
+    y : array-like of shape (n_samples,)
+        Their labels.
+    ax : matplotlib Axes or None, default=None
+        Where to draw; None makes new ones.
+    grid_resolution : int, default=200
+        Points along each axis at which it is asked.
+
+    Returns
+    -------
+    display : sklearn.inspection.DecisionBoundaryDisplay
+        The shades are probabilities: of the second class of two, else of the most probable one.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from mixupe_sklearn import MixupEClassifier
+    >>> from mixupe_sklearn.diagnostics import plot_decision_boundary
+    >>> X, y = make_moons(200, noise=0.2, random_state=0)
+    >>> classifier = MixupEClassifier(n_members=1, alpha=0.2, random_state=0).fit(X, y)
+    >>> display = plot_decision_boundary(classifier, X, y, grid_resolution=50)
+    >>> display.response.shape[:2]
+    (50, 50)
+    """
+    check_rules({"grid_resolution": grid_resolution}, _RULES_OF_GRID)
+    _check_classifier(estimator)
+    n_features = getattr(estimator, "n_features_in_", 2)
+    if n_features != 2:
+        raise ValueError(
+            f"Got a classifier of {n_features} features, but expected one of 2: a picture has no "
+            f"room for more."
+        )
+    X = X if hasattr(X, "columns") else np.asarray(X)
+    rows, y = np.asarray(X), np.asarray(y)
+    if rows.ndim != 2 or y.shape != rows.shape[:1] or not np.isin(y, estimator.classes_).all():
+        raise ValueError(
+            f"Got X of shape {rows.shape} and y of {y.shape}, but expected a dense array of two "
+            f"columns and a label of the classifier for each row."
+        )
+    (axes,) = new_axes(ax)
+    classes = list(estimator.classes_)
+    colours = [COLOURS[number % len(COLOURS)] for number in range(len(classes))]
+    how: dict[str, Any] = {"alpha": 0.55, "grid_resolution": grid_resolution}
+    if len(classes) > 2:
+        how["multiclass_colors"] = colours
+    elif len(classes) == 2:
+        how |= {"plot_method": "pcolormesh", "cmap": _between(*colours)}
+        how |= {"vmin": 0, "vmax": 1, "alpha": 1.0}  # seams show where cells are see-through
+    display = DecisionBoundaryDisplay.from_estimator(
+        estimator, X, ax=axes, response_method="predict_proba", **how
+    )
+    for label, colour in zip(classes, colours, strict=True):
+        own = rows[y == label]
+        named = {"color": colour, "label": plain_label(label)}
+        axes.scatter(*own.T, s=18, edgecolor="white", linewidth=0.5, **named)
+    axes.legend(frameon=False)
+    tidy(axes, x=plain_label(axes.get_xlabel()), y=plain_label(axes.get_ylabel()))
+    axes.grid(False)
+    return display
+
+
+def _between(first: str, second: str) -> Any:
+    """Colours from one class over white to the other, paler than the rows are."""
+    from matplotlib.colors import LinearSegmentedColormap, to_rgb
+
+    start, end = (tuple(0.45 + 0.55 * part for part in to_rgb(one)) for one in (first, second))
+    stops: list[Any] = [start, "white", end]
+    return LinearSegmentedColormap.from_list("classes", stops)

@@ -1,0 +1,1 @@
+"""Gradient steps of many networks at once, without autograd."""

@@ -1,0 +1,1 @@
+"""Models without this package: torch modules and ONNX graphs."""

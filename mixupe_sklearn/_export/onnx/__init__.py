@@ -1,0 +1,1 @@
+"""Conversion of pipelines and estimators to ONNX."""

@@ -1,0 +1,173 @@
+"""From a fitted estimator or pipeline to an ONNX model, by skl2onnx and converters of our own."""
+
+import json
+from typing import Any
+
+import onnx
+from skl2onnx import convert_sklearn
+from skl2onnx.common.data_types import DoubleTensorType, StringTensorType
+from skl2onnx.common.exceptions import MissingConverter, MissingShapeCalculator
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.validation import check_is_fitted
+
+from mixupe_sklearn._export.onnx import estimators as network
+from mixupe_sklearn._export.onnx import preprocessing as columns
+from mixupe_sklearn._export.onnx.builder import IR_VERSION, OPSET, keep_shape
+from mixupe_sklearn._export.onnx.inputs import KEY, Described
+from mixupe_sklearn._export.onnx.steps import check_labels, check_step
+from mixupe_sklearn._preprocessing.columns import read_columns
+from mixupe_sklearn.preprocessing import ColumnsToNumbers
+
+_TYPES = {"numbers": DoubleTensorType, "times": DoubleTensorType, "categories": StringTensorType}
+
+
+def make_model(estimator: Any, hole: str, version: str) -> onnx.ModelProto:
+    """The whole model, checked; its metadata say how to feed it and what its classes are."""
+    if not isinstance(hole, str):
+        raise ValueError(f"Got hole={hole!r}, but expected text.")
+    steps = (
+        [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
+    )
+    steps = [step for step in steps if step is not None and not isinstance(step, str)]
+    *before, last = steps or [None]
+    if type(last) not in network.CONVERTERS:
+        raise ValueError(
+            f"Got a {type(last).__name__} to write, but expected a MixupEClassifier or "
+            f"MixupERegressor, or a pipeline that ends with one."
+        )
+    check_is_fitted(last, "net_")
+    check_labels(last)
+    if before and type(before[0]) is ColumnsToNumbers:
+        before[0], described = _without_readers(before[0], hole)
+    else:
+        names = getattr(steps[0], "feature_names_in_", None)
+        described = Described(None, None, None if names is None else list(names), hole)
+    for step in before:
+        check_step(step)
+    types = _types_of(described, steps[0])
+    named = [(f"step{number}", step) for number, step in enumerate([*before, last])]
+    converters = {**columns.converters_for(hole), **network.CONVERTERS}
+    try:
+        model = convert_sklearn(
+            Pipeline(named),
+            name="mixupe_sklearn",
+            initial_types=types,
+            target_opset=OPSET,
+            custom_parsers={**columns.PARSERS, **network.PARSERS},
+            custom_shape_calculators=dict.fromkeys(converters, keep_shape),
+            custom_conversion_functions=converters,
+        )
+    except (MissingConverter, MissingShapeCalculator, NotImplementedError, RuntimeError) as error:
+        reason = str(error).split("\n")[0]
+        raise ValueError(
+            f"Got a step that skl2onnx cannot express ({reason}), but expected the steps of "
+            f"make_preprocessor, or scalers and imputers of numbers."
+        ) from error
+    if described.kinds is not None:
+        _rename_inputs(model.graph, list(described.kinds))
+    model.ir_version = IR_VERSION
+    model.producer_name, model.producer_version = "mixupe-sklearn", version
+    told = {f"{KEY}.version": version, f"{KEY}.inputs": described.to_json()}
+    if hasattr(last, "classes_"):
+        told[f"{KEY}.classes"] = json.dumps(last.classes_.tolist(), default=str)
+    onnx.helper.set_model_props(model, told)
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def _types_of(described: Described, first: Any) -> list[tuple[str, Any]]:
+    if described.kinds is None:
+        return [("X", DoubleTensorType([None, first.n_features_in_]))]
+    kinds = enumerate(described.kinds.values())
+    return [(f"column{number}", _TYPES[kind]([None, 1])) for number, kind in kinds]
+
+
+def _rename_inputs(graph: Any, names: list[str]) -> None:
+    """Give inputs the names of their columns, which skl2onnx would not leave as they are.
+
+    What else has such a name in the graph, an output perhaps, gets an underscore more.
+    """
+    parts = [*graph.input, *graph.output, *graph.initializer, *graph.value_info]
+    taken = {*names, *(part.name for part in parts)}
+    taken.update(name for node in graph.node for name in (*node.input, *node.output))
+    new_name = dict(zip((part.name for part in graph.input), names, strict=True))
+    for name in set(names) & (taken - set(new_name)):
+        free = next(
+            f"{name}{'_' * n}" for n in range(1, len(taken) + 1) if name + "_" * n not in taken
+        )
+        new_name.setdefault(name, free)
+    for part in parts:
+        part.name = new_name.get(part.name, part.name)
+    for node in graph.node:
+        node.input[:] = [new_name.get(name, name) for name in node.input]
+        node.output[:] = [new_name.get(name, name) for name in node.output]
+
+
+def _without_readers(reader: Any, hole: str) -> tuple[Any, Described]:
+    """The same column transformer behind the reading of columns, which the feeding does.
+
+    Only columns that are used become inputs.
+    """
+    check_is_fitted(reader)
+    names = getattr(reader, "feature_names_in_", None)
+    used: dict[int, str] = {}
+    parts = []
+    for kind, pipeline, chosen in reader.transformers_:
+        if isinstance(pipeline, str) or not len(chosen):
+            _check_dropped(kind, pipeline, chosen)
+            continue
+        steps = _behind_reader(kind, pipeline)
+        found = [_position(one, names) for one in chosen]
+        for position in found:
+            used[position] = pipeline.steps[0][1].kw_args["kind"]
+        _check_hole(steps, hole)
+        parts.append((kind, Pipeline(steps), found))
+    if not parts:
+        raise ValueError("Got a preprocessor that uses no column, but expected one or more.")
+    order = sorted(used)
+    new_place = {position: place for place, position in enumerate(order)}
+    plain = ColumnTransformer([])
+    # As fitted: skl2onnx reads only this.
+    plain.transformers_ = [
+        (name, steps, [new_place[position] for position in found]) for name, steps, found in parts
+    ]
+    labels = [f"x{position}" if names is None else str(names[position]) for position in order]
+    if "" in labels:
+        raise ValueError("Got a column without a name (''), but expected names for all of them.")
+    kinds = {label: used[position] for label, position in zip(labels, order, strict=True)}
+    return plain, Described(kinds, order, None, hole)
+
+
+def _check_dropped(kind: str, pipeline: Any, chosen: Any) -> None:
+    if pipeline != "drop" and len(chosen):
+        raise ValueError(
+            f"Got a preprocessor that passes columns through in its part {kind!r}, but expected "
+            f"one of make_preprocessor."
+        )
+
+
+def _behind_reader(kind: str, pipeline: Any) -> list[tuple[str, Any]]:
+    steps = pipeline.steps if isinstance(pipeline, Pipeline) else []
+    reads = steps and type(steps[0][1]) is FunctionTransformer and steps[0][1].func is read_columns
+    if not reads or len(steps) < 2:
+        raise ValueError(
+            f"Got a preprocessor whose part {kind!r} does not begin with reading its columns, but "
+            f"expected one of make_preprocessor."
+        )
+    return list(steps[1:])
+
+
+def _position(chosen: Any, names: Any) -> int:
+    return int(chosen) if not isinstance(chosen, str) else list(names).index(chosen)
+
+
+def _check_hole(steps: list[tuple[str, Any]], hole: str) -> None:
+    for _, step in steps:
+        for levels in getattr(step, "categories_", ()):
+            if hole in levels.tolist():
+                raise ValueError(
+                    f"Got hole={hole!r}, which is a category of the training rows, but expected a "
+                    f"text that is none."
+                )

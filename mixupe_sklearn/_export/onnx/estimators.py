@@ -1,0 +1,67 @@
+"""The estimators as ONNX operators: centre, members, heads, labels or units."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from skl2onnx.common.data_types import DoubleTensorType
+
+from mixupe_sklearn._estimators.classifier import MixupEClassifier
+from mixupe_sklearn._estimators.regressor import MixupERegressor
+from mixupe_sklearn._export.onnx.builder import Emit, Graph, declares
+from mixupe_sklearn._export.onnx.layers import add_layer
+from mixupe_sklearn._export.torch_module import output_of
+from mixupe_sklearn._net.inference import float_type
+
+_TYPES = {torch.float32: np.float32, torch.float64: np.float64}
+
+
+def _mean(graph: Graph, estimator: Any, x: str) -> str:
+    """What the members predict together: each in its own precision, their mean in double."""
+    own_type = float_type(estimator.net_)
+    if own_type not in _TYPES:
+        raise ValueError(
+            f"Got a module of {own_type}, but expected torch.float32 or torch.float64."
+        )
+    rows = graph.op("Sub", x, np.asarray(estimator.X_mean_, np.float64))
+    rows = graph.cast(rows, _TYPES[own_type])
+    means = []
+    for net, weight in zip(estimator.nets_, estimator.member_weights_, strict=True):
+        logits = graph.cast(add_layer(graph, net.module_, rows), np.float64)
+        head = net.criterion_.head
+        if head == "softmax":
+            logits = graph.op("Softmax", logits, axis=1)
+        elif head == "sigmoid":
+            logits = graph.op("Sigmoid", logits)
+        means.append(graph.op("Mul", logits, np.array(float(weight))))
+    return means[0] if len(means) == 1 else graph.op("Sum", *means)
+
+
+def _classifier(scope: Any, operator: Any, container: Any) -> None:
+    graph, estimator = Graph(scope, container), operator.raw_operator
+    label, probabilities = (variable.full_name for variable in operator.outputs)
+    mean = _mean(graph, estimator, graph.joined(operator.inputs))
+    if output_of(estimator).is_single:
+        mean = graph.op("Concat", graph.op("Sub", np.array(1.0), mean), mean, axis=1)
+    graph.op("Identity", mean, out=probabilities)
+    if estimator._labels.are_several:
+        graph.cast(graph.op("Greater", mean, np.array(0.5)), np.int64, out=label)
+        return
+    classes = np.asarray(estimator.classes_.tolist())
+    classes = classes.astype(np.int64) if classes.dtype.kind in "biu" else classes
+    graph.op("Gather", classes, graph.op("ArgMax", mean, axis=1, keepdims=0), out=label)
+
+
+def _regressor(scope: Any, operator: Any, container: Any) -> None:
+    graph, estimator = Graph(scope, container), operator.raw_operator
+    output = output_of(estimator)
+    mean = _mean(graph, estimator, graph.joined(operator.inputs))
+    scaled = graph.op("Mul", mean, np.asarray(output.scale))
+    graph.op("Add", scaled, np.asarray(output.offset), out=operator.outputs[0].full_name)
+
+
+PARSERS: dict[type, Emit] = {
+    MixupEClassifier: declares(("label", "label"), ("probabilities", DoubleTensorType)),
+    MixupERegressor: declares(("variable", DoubleTensorType)),
+}
+CONVERTERS: dict[type, Emit] = {MixupEClassifier: _classifier, MixupERegressor: _regressor}

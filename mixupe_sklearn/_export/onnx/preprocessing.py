@@ -1,0 +1,226 @@
+"""The preprocessing as ONNX operators, in double precision: what skl2onnx lacks, or rounds."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.polynomial import chebyshev
+from scipy.special import ndtri
+from skl2onnx.common.data_types import DoubleTensorType
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import OneHotEncoder
+
+from mixupe_sklearn._export.onnx.builder import Emit, Graph, converter, declares
+from mixupe_sklearn._preprocessing.scalers import (
+    ClippingScaler,
+    PiecewiseLinearEncoder,
+    QuantileScaler,
+)
+
+# Beyond this share the square would overflow, and the result is the limit to the last bit.
+_HUGE = 1e150
+# scikit-learn's QuantileTransformer takes values so near to an end for the end itself.
+_MARGIN = 1e-7
+
+
+def _where_known(graph: Graph, x: str, result: str, out: str) -> None:
+    # Where holes go through comparisons differs from one runtime to the next: they stay holes here.
+    graph.op("Where", graph.op("IsNaN", x), x, result, out=out)
+
+
+def _bounded(graph: Graph, x: str, low: float, high: float) -> str:
+    return graph.op("Clip", x, np.array(low), np.array(high))
+
+
+def _clipping(graph: Graph, scaler: Any, x: str, out: str) -> None:
+    centre, scale = (np.asarray(part, np.float64) for part in (scaler.center_, scaler.scale_))
+    share = graph.op("Div", graph.op("Sub", x, centre), scale * scaler.limit)
+    share = _bounded(graph, share, -_HUGE, _HUGE)
+    length = graph.op("Sqrt", graph.op("Add", graph.op("Mul", share, share), np.array(1.0)))
+    result = graph.op("Mul", graph.op("Div", share, length), np.array(float(scaler.limit)))
+    _where_known(graph, x, result, out)
+
+
+def _ramps(graph: Graph, encoder: Any, x: str, out: str) -> None:
+    low, high = (np.asarray(part, np.float64) for part in (encoder.low_, encoder.high_))
+    source = graph.op("Gather", x, encoder.source_.astype(np.int64), axis=1)
+    share = graph.op("Div", graph.op("Sub", source, low), high - low)
+    _where_known(graph, source, _bounded(graph, share, 0.0, 1.0), out)
+
+
+def _quantiles(graph: Graph, scaler: Any, x: str, out: str) -> None:
+    """Each column's place among its quantiles, then the normal distribution's number there."""
+    transformer = scaler.transformer_
+    references = transformer.references_
+    columns = [
+        _place(graph, graph.op("Gather", x, np.array([number]), axis=1), quantiles, references)
+        for number, quantiles in enumerate(transformer.quantiles_.T)
+    ]
+    place = graph.joined(columns)
+    # As scikit-learn has it: the two ends would be infinite.
+    edge = _MARGIN - np.spacing(1)
+    place = _bounded(graph, place, edge, 1 - edge)
+    _where_known(graph, x, _normal_number(graph, place), out)
+
+
+def _place(graph: Graph, x: str, quantiles: np.ndarray, references: np.ndarray) -> str:
+    """The share of rows below: the mean of what it is from the left and from the right.
+
+    They differ where several quantiles are equal.
+    """
+    low, high = quantiles[0], quantiles[-1]
+    left = _interpolated(graph, x, quantiles, references, side="left")
+    right = _interpolated(graph, x, quantiles, references, side="right")
+    place = graph.op("Mul", graph.op("Add", left, right), np.array(0.5))
+    at_end = graph.op("Greater", graph.op("Add", x, np.array(_MARGIN)), np.array(high))
+    at_start = graph.op("Less", graph.op("Sub", x, np.array(_MARGIN)), np.array(low))
+    # In this order: a column of one value is at its start.
+    place = graph.op("Where", at_end, np.array(1.0), place)
+    return graph.op("Where", at_start, np.array(0.0), place)
+
+
+def _interpolated(
+    graph: Graph, x: str, quantiles: np.ndarray, references: np.ndarray, *, side: str
+) -> str:
+    """A line through points, from the point at or before x, or from the one at or after it.
+
+    Where x is on several points, these are the last and the first of them.
+    """
+    steps = np.diff(quantiles)
+    # A step of no width is looked up only where x is at its end.
+    slopes = np.diff(references) / np.where(steps > 0, steps, np.inf)
+    slopes = np.append(slopes, 0.0) if side == "right" else np.insert(slopes, 0, 0.0)
+    compare = "LessOrEqual" if side == "right" else "Less"
+    below = graph.cast(graph.op(compare, quantiles[None, :], x), np.int64)
+    count = graph.op("ReduceSum", below, np.array([1]), keepdims=1)
+    point = graph.op("Sub", count, np.array(1)) if side == "right" else count
+    point = graph.op("Clip", point, np.array(0), np.array(len(quantiles) - 1))
+    distance = graph.op("Sub", x, graph.op("Gather", quantiles, point))
+    rise = graph.op("Mul", distance, graph.op("Gather", slopes, point))
+    return graph.op("Add", graph.op("Gather", references, point), rise)
+
+
+def _normal_series(degree: int = 30) -> tuple[np.ndarray, float, float]:
+    """A polynomial for the normal distribution's quantiles, of ``sqrt(-2 log p)`` for p <= 1/2.
+
+    ONNX has no such function. In that variable it is smooth from the middle to the far end, and
+    the polynomial is as good as double precision lets it be: within 1e-10.
+    """
+    low, high = np.sqrt(-2 * np.log(0.5)), np.sqrt(-2 * np.log(_MARGIN / 2))
+    series = chebyshev.Chebyshev.interpolate(
+        lambda t: ndtri(np.exp(-t * t / 2)), degree, domain=[low, high]
+    )
+    middle, half = (low + high) / 2, (high - low) / 2
+    return chebyshev.cheb2poly(series.coef), middle, half
+
+
+def _normal_number(graph: Graph, place: str) -> str:
+    coefficients, middle, half = _normal_series()
+    other = graph.op("Sub", np.array(1.0), place)
+    tail = graph.op("Min", place, other)
+    far = graph.op("Sqrt", graph.op("Mul", graph.op("Log", tail), np.array(-2.0)))
+    variable = graph.op("Div", graph.op("Sub", far, np.array(middle)), np.array(half))
+    number = graph.horner(variable, coefficients)
+    is_upper = graph.op("Greater", place, np.array(0.5))
+    return graph.op("Where", is_upper, graph.op("Neg", number), number)
+
+
+def _imputer(hole: str) -> Callable[[Graph, Any, str, str], None]:
+    def write(graph: Graph, imputer: Any, x: str, out: str) -> None:
+        if imputer.add_indicator:
+            raise ValueError(
+                "Got a SimpleImputer with add_indicator=True, but expected add_indicator=False."
+            )
+        fill = imputer.statistics_
+        if fill.dtype.kind in "OU":
+            is_hole = graph.op("Equal", x, np.array([[hole]], dtype=object))
+            graph.op("Where", is_hole, np.asarray(fill, dtype=object)[None, :], x, out=out)
+            return
+        if not _is_nan(imputer.missing_values):
+            raise ValueError(
+                f"Got a SimpleImputer with missing_values={imputer.missing_values!r}, but expected "
+                f"NaN."
+            )
+        fill = fill.astype(np.float64)
+        if np.isnan(fill).any():  # a column of holes, which scikit-learn leaves out
+            kept = np.flatnonzero(~np.isnan(fill))
+            x, fill = graph.op("Gather", x, kept, axis=1), fill[kept]
+        graph.op("Where", graph.op("IsNaN", x), fill, x, out=out)
+
+    return write
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and value != value
+
+
+def _one_hot(hole: str) -> Callable[[Graph, Any, str, str], None]:
+    def write(graph: Graph, encoder: Any, x: str, out: str) -> None:
+        if encoder.drop is not None:
+            raise ValueError(
+                f"Got a OneHotEncoder with drop={encoder.drop!r}, but expected drop=None."
+            )
+        rare = getattr(encoder, "infrequent_categories_", None) or []
+        rare = list(rare) or [None] * len(encoder.categories_)
+        parts = []
+        for number, levels in enumerate(encoder.categories_):
+            column = graph.op("Gather", x, np.array([number]), axis=1)
+            parts.append(_one_column(graph, encoder, column, levels, rare[number], hole))
+        graph.op("Concat", *parts, axis=1, out=out)
+
+    return write
+
+
+def _one_column(
+    graph: Graph, encoder: Any, column: str, levels: np.ndarray, rare: Any, hole: str
+) -> str:
+    """One-hot columns of a single column: a place for each level, the last for the rare ones."""
+    is_rare = np.zeros(len(levels), bool) if rare is None else np.isin(levels, rare)
+    place = np.where(is_rare, (~is_rare).sum(), np.cumsum(~is_rare) - 1)
+    n_places = int(place.max()) + 1
+    joins = encoder.handle_unknown in ("infrequent_if_exist", "warn") and is_rare.any()
+    elsewhere = n_places - 1 if joins else -1  # -1: no column at all
+    if levels.dtype.kind in "OU":
+        found = graph.op(
+            "LabelEncoder",
+            column,
+            keys_strings=[
+                hole if level is None or _is_nan(level) else str(level) for level in levels
+            ],
+            values_int64s=place.tolist(),
+            default_int64=elsewhere,
+        )
+    else:
+        is_level = graph.op("Equal", column, levels[None, :].astype(np.float64))
+        numbers = graph.op("Mul", graph.cast(is_level, np.int64), place[None, :] + 1)
+        found = graph.op("ReduceMax", numbers, np.array([1]), keepdims=1)
+        found = graph.op("Sub", found, np.array(1))
+        if elsewhere >= 0:
+            is_none = graph.op("Less", found, np.array(0))
+            found = graph.op("Where", is_none, np.array(elsewhere), found)
+    hot = graph.cast(graph.op("Equal", found, np.arange(n_places)[None, :]), np.float64)
+    if encoder.handle_unknown != "error":
+        return hot
+    # A graph cannot refuse a row; it says that it does not know.
+    return graph.op("Where", graph.op("Less", found, np.array(0)), np.array(np.nan), hot)
+
+
+_NUMBERS = declares(("variable", DoubleTensorType))
+PARSERS: dict[type, Emit] = {
+    ClippingScaler: _NUMBERS,
+    PiecewiseLinearEncoder: _NUMBERS,
+    QuantileScaler: _NUMBERS,
+    SimpleImputer: declares(("variable", "same")),
+    OneHotEncoder: _NUMBERS,
+}
+
+
+def converters_for(hole: str) -> dict[type, Emit]:
+    """Converters of preprocessing steps, where a hole among levels is written as ``hole``."""
+    return {
+        ClippingScaler: converter(_clipping),
+        PiecewiseLinearEncoder: converter(_ramps),
+        QuantileScaler: converter(_quantiles),
+        SimpleImputer: converter(_imputer(hole)),
+        OneHotEncoder: converter(_one_hot(hole)),
+    }

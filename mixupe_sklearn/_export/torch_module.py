@@ -1,0 +1,86 @@
+"""A fitted estimator as one torch module: centre, members, heads and units in a single forward."""
+
+import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from mixupe_sklearn._method.forward import as_logits
+from mixupe_sklearn._method.penalties import HEADS
+from mixupe_sklearn._net.inference import float_type
+
+
+class Output(NamedTuple):
+    """What becomes of the members' mean: two columns of one, or numbers in units of the targets."""
+
+    is_single: bool
+    scale: np.ndarray | None = None
+    offset: np.ndarray | None = None
+
+
+def output_of(estimator: Any) -> Output:
+    """How a fitted estimator ends."""
+    if hasattr(estimator, "classes_"):
+        # One logit for two classes: several labels have an output each.
+        is_single = (
+            estimator.net_.criterion_.head == "sigmoid" and not estimator._labels.are_several
+        )
+        return Output(is_single and len(estimator.classes_) == 2)
+    return Output(False, estimator.y_scale_, estimator.y_mean_)
+
+
+class PlainModel(nn.Module):
+    """Rows in, probabilities (or numbers in the units of the targets) out.
+
+    Its parts are copies: training the estimator further does not change them.
+
+    Parameters
+    ----------
+    estimator : MixupEClassifier or MixupERegressor
+        A fitted one.
+    """
+
+    centre: Tensor
+    scale: Tensor | None
+    offset: Tensor
+
+    def __init__(self, estimator: Any):
+        super().__init__()
+        modules = [copy.deepcopy(net.module_) for net in estimator.nets_]
+        self.members = nn.ModuleList(modules).cpu().eval().requires_grad_(False)
+        self.heads = [net.criterion_.head for net in estimator.nets_]
+        self.member_type = float_type(estimator.net_)
+        self.weights = [float(weight) for weight in estimator.member_weights_]
+        output = output_of(estimator)
+        self.is_single = output.is_single
+        self._keep("centre", estimator.X_mean_)
+        self._keep("scale", output.scale)
+        self._keep("offset", output.offset)
+        self.eval()
+
+    def _keep(self, name: str, values: np.ndarray | None) -> None:
+        tensor = None if values is None else torch.tensor(values, dtype=torch.float64)
+        self.register_buffer(name, tensor)
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return what the estimator predicts, in double precision."""
+        n_features = self.centre.shape[0]
+        if X.ndim != 2 or X.shape[1] != n_features:  # one column would be broadcast in silence
+            raise ValueError(
+                f"Got X of shape {tuple(X.shape)}, but expected (n_samples, {n_features})."
+            )
+        rows = (X.double() - self.centre).to(self.member_type)
+        means = [
+            HEADS[head].mean(as_logits(member(rows)).double())
+            for head, member in zip(self.heads, self.members, strict=True)
+        ]
+        mean = means[0]
+        if len(means) > 1:
+            mean = torch.stack(
+                [weight * own for weight, own in zip(self.weights, means, strict=True)]
+            ).sum(dim=0)
+        if self.is_single:
+            mean = torch.cat([1 - mean, mean], dim=1)
+        return mean if self.scale is None else mean * self.scale + self.offset

@@ -1,0 +1,166 @@
+"""From a sequence of graphs, in whatever form, to arrays: checked, and packed."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from torch.utils.data import Dataset
+
+from mixupe_sklearn._graphs.batching import Graphs
+from mixupe_sklearn._graphs.formats import FORMS, Graph, read_graph
+from mixupe_sklearn._utils.parameter_rules import warn_user
+
+
+def read_graphs(
+    X: Any, name: str = "X", *, node_label: str = "label", node_features: str = "x"
+) -> tuple[Graphs, list[Any] | None]:
+    """Read graphs: packed, and what they are labelled with if all of them say it themselves.
+
+    Parameters
+    ----------
+    X : sequence of graphs
+        Each of them a ``torch_geometric.data.Data``, a networkx graph, a pair of adjacency and
+        features, or edges.
+    name : str, default="X"
+        How a message calls them.
+    node_label, node_features : str
+        Names of the attributes that nodes of networkx graphs have these in.
+
+    Examples
+    --------
+    >>> graphs, _ = read_graphs([[(0, 1), (1, 0)], ([(0, 1), (1, 0)], {0: "C", 1: "O"})])
+    Traceback (most recent call last):
+        ...
+    ValueError: Got X[1] with node labels, but expected none, as in X[0].
+    """
+    read = [
+        read_graph(graph, f"{name}[{number}]", node_label=node_label, node_features=node_features)
+        for number, graph in enumerate(_sequence(X, name))
+    ]
+    for number, graph in enumerate(read):
+        _check(graph, f"{name}[{number}]")
+        _check_alike(graph, read[0], f"{name}[{number}]", f"{name}[0]")
+    return _packed(read, name), _labels(read, name)
+
+
+def _sequence(X: Any, name: str) -> Sequence[Any]:
+    if hasattr(X, "to_data_list"):  # a Batch of PyTorch Geometric
+        X = X.to_data_list()
+    is_graph = hasattr(X, "edge_index") or (hasattr(X, "nodes") and hasattr(X, "edges"))
+    is_graph = is_graph and not isinstance(X, Dataset)  # one of PyTorch Geometric passes names on
+    has_length = hasattr(X, "__len__") and hasattr(X, "__getitem__")
+    if is_graph or isinstance(X, (str, bytes, dict)) or not has_length:
+        raise TypeError(
+            f"Got {name} of type {type(X).__name__}, but expected a sequence of graphs, such as a "
+            f"list, each {FORMS}."
+        )
+    if getattr(X, "ndim", 1) != 1:
+        raise ValueError(
+            f"Got {name} as an array of shape {tuple(X.shape)}, but expected a sequence of graphs, "
+            f"each {FORMS}."
+        )
+    if len(X) == 0:
+        raise ValueError(f"Got {name} with no graphs, but expected at least one.")
+    return X
+
+
+def _check(graph: Graph, name: str) -> None:
+    if graph.n_nodes == 0:
+        raise ValueError(f"Got {name} without nodes, but expected at least one node.")
+    if not graph.edges.size:
+        return
+    low, high = int(graph.edges.min()), int(graph.edges.max())
+    if low < 0 or high >= graph.n_nodes:
+        raise ValueError(
+            f"Got {name} with an edge to node {low if low < 0 else high}, but expected a node that "
+            f"is there: 0 to {graph.n_nodes - 1}."
+        )
+
+
+def _check_alike(graph: Graph, first: Graph, name: str, first_name: str) -> None:
+    for what, own, theirs in (
+        ("node labels", graph.labels, first.labels),
+        ("node features", graph.features, first.features),
+    ):
+        if (own is None) != (theirs is None):
+            got, expected = ("with", "none") if theirs is None else ("without", "some")
+            raise ValueError(
+                f"Got {name} {got} {what}, but expected {expected}, as in {first_name}."
+            )
+    if graph.features is not None and first.features is not None:
+        width, expected_width = graph.features.shape[1], first.features.shape[1]
+        if width != expected_width:
+            raise ValueError(
+                f"Got {name} with {width} features a node, but expected {expected_width}, as in "
+                f"{first_name}."
+            )
+
+
+def _labels(read: Sequence[Graph], name: str) -> list[Any] | None:
+    labels = [graph.y for graph in read]
+    if any(label is None for label in labels):
+        return None
+    sizes = {np.size(label) for label in labels}
+    if len(sizes) > 1:
+        raise ValueError(
+            f"Got {name} with y of {min(sizes)} to {max(sizes)} values a graph, but expected one "
+            f"label a graph, or as many for each."
+        )
+    return labels
+
+
+def _packed(read: Sequence[Graph], name: str) -> Graphs:
+    n_nodes = np.array([graph.n_nodes for graph in read])
+    n_edges = np.array([graph.edges.shape[1] for graph in read])
+    sorted_edges = []
+    is_symmetric, one_way = True, None
+    for number, graph in enumerate(read):
+        source, target = graph.edges
+        order = np.lexsort((source, target))
+        sorted_edges.append(graph.edges[:, order])
+        # In the order of the targets, and in that of the sources, turned round: the same edges?
+        turned = graph.edges[::-1, np.lexsort((target, source))]
+        if not np.array_equal(sorted_edges[-1], turned):
+            is_symmetric = False
+            if one_way is None and not graph.is_directed:
+                one_way = number
+    _tell(read, one_way, name)
+    vocabulary, codes = _numbered(read)
+    features = [graph.features for graph in read if graph.features is not None]
+    return Graphs(
+        first_node=n_nodes.cumsum() - n_nodes,
+        n_nodes=n_nodes,
+        first_edge=n_edges.cumsum() - n_edges,
+        n_edges=n_edges,
+        edges=np.ascontiguousarray(np.concatenate(sorted_edges, axis=1)),
+        is_symmetric=is_symmetric,
+        features=np.concatenate(features) if features else None,
+        codes=codes,
+        vocabulary=vocabulary,
+        name=name,
+    )
+
+
+def _tell(read: Sequence[Graph], one_way: int | None, name: str) -> None:
+    """Say once what may not be what the user thinks."""
+    if one_way is not None:
+        warn_user(
+            f"Got {name}[{one_way}] with edges in one direction only (an asymmetric adjacency): "
+            f"edges are taken as directed, from source to target; give both directions for a graph "
+            f"without."
+        )
+    weighted = next((number for number, graph in enumerate(read) if graph.is_weighted), None)
+    if weighted is not None:
+        warn_user(
+            f"Got {name}[{weighted}] with numbers other than 0 and 1 in its adjacency: weights of "
+            f"edges are not read, each edge counts once."
+        )
+
+
+def _numbered(read: Sequence[Graph]) -> tuple[list[Any], np.ndarray | None]:
+    """All labels of nodes, each once, and the place of each node's label among them."""
+    if read[0].labels is None:
+        return [], None
+    place: dict[Any, int] = {}
+    codes = [place.setdefault(label, len(place)) for graph in read for label in graph.labels or ()]
+    return list(place), np.array(codes)

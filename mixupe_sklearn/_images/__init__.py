@@ -1,0 +1,1 @@
+"""Images in every form that a user may have."""

@@ -1,0 +1,215 @@
+"""Pictures in files: what Pillow reads of them, and a lazy data set of them."""
+
+import os
+import struct
+import sys
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from mixupe_sklearn._images.arrays import resize
+
+GREY_MODES = {"1", "L", "LA", "La", "I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
+ORIENTATION = 0x0112  # the EXIF tag that says how a camera was held
+_DAMAGED = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error)
+
+
+def import_pillow() -> Any:
+    """Pillow's module of images, or one sentence on how to install it."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError(
+            "Reading files of pictures needs Pillow: pip install mixupe-sklearn[images]."
+        ) from error
+    return Image
+
+
+def is_picture(item: Any) -> bool:
+    """Whether this is an image of Pillow, which is not imported to find out.
+
+    Examples
+    --------
+    >>> is_picture("cat.png")
+    False
+    """
+    module = sys.modules.get("PIL.Image")
+    return module is not None and isinstance(item, module.Image)
+
+
+def is_colour(image: Any) -> bool:
+    """Whether an image of Pillow has colours, at least by its kind."""
+    return image.mode not in GREY_MODES
+
+
+def to_array(image: Any, where: str, n_channels: int | None = None) -> np.ndarray:
+    """Bytes (h, w, c) of an image of Pillow, upright: one channel for grey ones, else three.
+
+    Palettes and transparency become plain colours, 16 bits become 8. Grey ones have three equal
+    channels where three are asked for.
+
+    Examples
+    --------
+    >>> from PIL import Image
+    >>> to_array(Image.new("RGBA", (4, 2), "red"), "X[0]").shape
+    (2, 4, 3)
+    """
+    if image.mode == "F":
+        raise ValueError(
+            f"Got {where}, a picture of floats, but expected 8 or 16 bits; give arrays, and "
+            f"value_range=(low, high)."
+        )
+    image = _loaded(image, where)
+    colour = is_colour(image)
+    if colour and n_channels == 1:
+        raise ValueError(
+            f"Got {where} in colour, but expected grey pictures like the others; convert it to "
+            f"grey, or all to RGB."
+        )
+    if colour:
+        if image.mode == "P" and "transparency" in image.info:
+            image = image.convert("RGBA")  # Pillow warns of the way straight to RGB
+        return np.array(image.convert("RGB"))
+    grey = _grey(image, where)[:, :, None]
+    return np.repeat(grey, 3, axis=2) if n_channels == 3 else grey
+
+
+def _loaded(image: Any, where: str) -> Any:
+    """The image with its pixels, upright: Pillow reads them only now."""
+    try:
+        image.load()
+        if image.info.get("exif") and image.getexif().get(ORIENTATION, 1) != 1:
+            from PIL import ImageOps
+
+            return ImageOps.exif_transpose(image)
+    except _DAMAGED as error:
+        raise ValueError(_damaged(where, error)) from error
+    return image
+
+
+def _grey(image: Any, where: str) -> np.ndarray:
+    if not image.mode.startswith("I"):
+        return np.array(image.convert("L"))
+    values = np.asarray(image).astype(np.int64)
+    if values.size and not 0 <= values.min() <= values.max() < 2**16:
+        raise ValueError(
+            f"Got {where} with values from {values.min()} to {values.max()}, but expected 16 bits "
+            f"(0 to 65535); give arrays, and value_range=(low, high)."
+        )
+    return ((values + 128) // 257).astype(np.uint8)
+
+
+def read_file(path: str | os.PathLike, n_channels: int | None = None) -> np.ndarray:
+    """Bytes (h, w, c) of the picture in a file, or one sentence on what is wrong with the file."""
+    with _opened(path) as image:
+        return to_array(image, f"file {os.fspath(path)!r}", n_channels)
+
+
+def has_colour(path: str | os.PathLike) -> bool:
+    """Whether the picture in a file has colours: only the start of the file is read."""
+    with _opened(path) as image:
+        return is_colour(image)
+
+
+def _opened(path: str | os.PathLike) -> Any:
+    where = f"file {os.fspath(path)!r}"
+    image_module = import_pillow()
+    try:
+        return image_module.open(path)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"Got {where}, but expected a file that is there.") from error
+    except PermissionError as error:
+        raise PermissionError(f"Got {where}, but expected one that may be read.") from error
+    except (*_DAMAGED, image_module.DecompressionBombError) as error:
+        raise ValueError(_damaged(where, error)) from error
+
+
+def _damaged(where: str, error: BaseException) -> str:
+    # Pillow tells the path again where it cannot make out what a file is.
+    told = type(error).__name__ == "UnidentifiedImageError"
+    reason = "of no kind that Pillow knows" if told else f"Pillow says: {error}"
+    return f"Got {where}, but expected a whole picture ({reason}); mend or remove it."
+
+
+class ImageFiles(Dataset):
+    """Pictures in files, each read when it is asked for: bytes (c, h, w) of equal size.
+
+    Parameters
+    ----------
+    paths : sequence of path
+        The files. If one has colours all are read in colour, else all in grey.
+    image_size : (height, width) or None, default=None
+        Size to which pictures are stretched; None takes that of the first for all.
+    n_channels : {1, 3} or None, default=None
+        1 for grey, 3 for colour; None finds out.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        (n, c, h, w).
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from PIL import Image
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "red.png")
+    ...     Image.new("RGB", (4, 2), "red").save(path)
+    ...     files = ImageFiles([path])
+    ...     files.shape, files[0][:, 0, 0].tolist()
+    ((1, 3, 2, 4), [255, 0, 0])
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str | os.PathLike],
+        image_size: tuple[int, int] | None = None,
+        n_channels: int | None = None,
+    ):
+        # As one block of bytes: a million Python strings would be copied by every worker.
+        self._paths = np.array([os.fsencode(path) for path in paths])
+        self.image_size = image_size
+        if n_channels is None:
+            # Most often the first file tells: only sets of grey pictures are looked through.
+            n_channels = 3 if any(has_colour(path) for path in paths) else 1
+        self.n_channels = n_channels
+        size = image_size or read_file(self.path(0), n_channels).shape[:2]
+        self.shape = (len(self._paths), n_channels, int(size[0]), int(size[1]))
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def path(self, index: int) -> str:
+        """The path of a picture."""
+        return os.fsdecode(self._paths[index])
+
+    def __getitem__(self, index: int) -> Tensor:
+        pixels = torch.from_numpy(read_file(self.path(index), self.n_channels))
+        # The bytes of a pixel stay side by side: no need to move them.
+        image = resize(pixels.permute(2, 0, 1)[None], self.image_size)[0]
+        check_size(image, self.shape, f"file {self.path(index)!r}", f"file {self.path(0)!r}")
+        return image
+
+
+def check_size(image: Tensor, shape: tuple[int, ...], where: str, first: str) -> None:
+    """Raise one sentence if a picture (c, h, w) is not as large as the first.
+
+    Examples
+    --------
+    >>> import torch
+    >>> check_size(torch.zeros(1, 3, 5), (9, 1, 2, 2), "X[4]", "X[0]")
+    Traceback (most recent call last):
+        ...
+    ValueError: Got X[4] of size (3, 5), but expected (2, 2) as X[0] has; give image_size=(height, \
+width) to resize all.
+    """
+    if tuple(image.shape[1:]) != tuple(shape[2:]):
+        raise ValueError(
+            f"Got {where} of size {tuple(image.shape[1:])}, but expected {tuple(shape[2:])} as "
+            f"{first} has; give image_size=(height, width) to resize all."
+        )

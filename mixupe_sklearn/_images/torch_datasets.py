@@ -1,0 +1,242 @@
+"""Pictures of a torch Dataset: read one by one, checked as they come, and their labels."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
+
+from mixupe_sklearn._data.dataloader import Loader
+from mixupe_sklearn._images.arrays import AS_GIVEN, Range, one_picture, resize, to_unit
+from mixupe_sklearn._images.files import check_size, is_picture, to_array
+
+# Pictures that are looked at together.
+CHUNK = 256
+
+
+def batches(dataset: Any, n_workers: int = 0, collate: Any = None) -> Iterator:
+    """Items of a Dataset, in order and stacked, a few hundred at a time."""
+    # A generator of its own: a loader draws from the global one otherwise.
+    own = torch.Generator()
+    yield from Loader(dataset, CHUNK, num_workers=n_workers, collate_fn=collate, generator=own)
+
+
+def read_item(item: Any, where: str, n_channels: int | None) -> Tensor:
+    """One picture (1, c, h, w), with values as they came.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> read_item(np.zeros((8, 6, 3)), "X[0]", None).shape
+    torch.Size([1, 3, 8, 6])
+    """
+    if is_picture(item):
+        if 0 in item.size:
+            raise ValueError(f"Got {where} of size {item.size[::-1]}, but expected some pixels.")
+        return torch.from_numpy(to_array(item, where, n_channels)).permute(2, 0, 1)[None]
+    if isinstance(item, (list, tuple)):
+        if len(item) == 2 and (is_picture(item[0]) or getattr(item[0], "ndim", 0) > 1):
+            raise ValueError(
+                f"Got {where}, a pair, but expected a picture alone; give labels in y, or a torch "
+                f"Dataset of pairs."
+            )
+        item = _from_lists(item, where)
+    if not isinstance(item, (np.ndarray, Tensor)):
+        raise TypeError(
+            f"Got {where} of type {type(item).__name__}, but expected an image of Pillow or an "
+            f"array; paths only beside paths."
+        )
+    return one_picture(item, where)
+
+
+def _from_lists(item: Any, where: str) -> np.ndarray:
+    try:
+        return np.asarray(item)
+    except ValueError as error:
+        raise ValueError(
+            f"Got {where} with rows of unequal lengths, but expected a picture (h, w), (h, w, c) "
+            f"or (c, h, w)."
+        ) from error
+
+
+def check_alike(image: Tensor, first: Tensor, where: str, where_first: str) -> None:
+    """Raise one sentence if a picture (c, h, w) has other channels, size or type than the first.
+
+    Examples
+    --------
+    >>> import torch
+    >>> check_alike(torch.zeros(1, 2, 2), torch.zeros(3, 2, 2), "X[4]", "X[0]")
+    Traceback (most recent call last):
+        ...
+    ValueError: Got X[4] with 1 channel, but expected 3 as X[0] has; make all grey or all RGB.
+    """
+    if len(image) != len(first):
+        raise ValueError(
+            f"Got {where} with {_channels(image)}, but expected {len(first)} as {where_first} has; "
+            f"make all grey or all RGB."
+        )
+    check_size(image, (1, *first.shape), where, where_first)
+    if image.dtype != first.dtype:
+        raise ValueError(
+            f"Got {where} of {image.dtype}, but expected {first.dtype} as {where_first} has; make "
+            f"all of one type."
+        )
+
+
+def _channels(image: Tensor) -> str:
+    return f"{len(image)} channel{'s' if len(image) > 1 else ''}"
+
+
+class DatasetImages(Dataset):
+    """Pictures of a torch Dataset, each checked as it comes: tensors (c, h, w) of equal size.
+
+    Parameters
+    ----------
+    dataset : torch Dataset
+        Its items are pictures, or pairs that begin with one.
+    image_size, value_range, float_range, n_channels, name
+        As in ``read_images``.
+    told : str
+        How one knows what floats mean, where ``value_range`` does not say it.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        (n, c, h, w), by the first item.
+    dtype : torch.dtype
+        uint8 or float32, by the first item.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch.utils.data import TensorDataset
+    >>> pairs = TensorDataset(torch.rand(9, 3, 4, 4), torch.arange(9))
+    >>> images = DatasetImages(pairs, image_size=(2, 2))
+    >>> images.shape, images[8].shape
+    ((9, 3, 2, 2), torch.Size([3, 2, 2]))
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        image_size: tuple[int, int] | None = None,
+        value_range: Range | None = None,
+        float_range: Range = (0.0, 1.0),
+        n_channels: int | None = None,
+        name: str = "X",
+        told: str = ", as floats of a Dataset have",
+    ):
+        self.dataset = dataset
+        self.image_size = image_size
+        self.value_range = value_range
+        self.float_range = float_range
+        self.n_channels = n_channels
+        self.name = name
+        self.told = told if value_range is None else AS_GIVEN
+        item = _picture_of(dataset[0])
+        first = self._ready(item, 0)
+        if is_picture(item):
+            self.n_channels = len(first)
+        self.shape = (len(dataset), *first.shape)
+        self.dtype = first.dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: int) -> Tensor:
+        image = self._ready(_picture_of(self.dataset[index]), index)
+        first = torch.empty(self.shape[1:], dtype=self.dtype, device="meta")
+        check_alike(image, first, f"{self.name}[{index}]", f"{self.name}[0]")
+        return image
+
+    def _ready(self, item: Any, index: int) -> Tensor:
+        where = f"{self.name}[{index}]"
+        image = read_item(item, where, self.n_channels)
+        # The bytes of a picture mean what they always mean.
+        span = None if is_picture(item) else self.value_range
+        span = self.float_range if image.is_floating_point() else span
+        return resize(to_unit(image, lambda _: where, span, self.told), self.image_size)[0]
+
+
+def _picture_of(item: Any) -> Any:
+    return item[0] if isinstance(item, (tuple, list)) and len(item) else item
+
+
+class _Labels(Dataset):
+    """The second parts of a Dataset's items: one label, several, or None where there is none."""
+
+    def __init__(self, dataset: Any):
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        item = self.dataset[index]
+        label: Any = item[1] if isinstance(item, (tuple, list)) and len(item) > 1 else None
+        if not isinstance(label, (np.ndarray, np.generic, Tensor)):
+            return label
+        label = np.asarray(label.cpu() if isinstance(label, Tensor) else label)
+        return label.item() if label.size == 1 else label
+
+
+def find_labels(dataset: Any, n_workers: int = 0, name: str = "X") -> np.ndarray | None:
+    """Labels of a Dataset: those it tells, else those of its items, read once; None without any.
+
+    Items with several labels give a matrix.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch.utils.data import Subset, TensorDataset
+    >>> pairs = TensorDataset(torch.zeros(3, 1, 2, 2), torch.tensor([5, 6, 7]))
+    >>> find_labels(Subset(pairs, [2, 0]))
+    array([7, 5])
+    """
+    told = _told_labels(dataset)
+    if told is not None:
+        return told
+    if _Labels(dataset)[0] is None:
+        return None
+    labels = [label for batch in batches(_Labels(dataset), n_workers, list) for label in batch]
+    without = next((number for number, label in enumerate(labels) if label is None), None)
+    if without is not None:
+        raise ValueError(
+            f"Got {name}[{without}] without a label, but expected one, as {name}[0] has."
+        )
+    return _as_array(labels, name)
+
+
+def _as_array(labels: list, name: str) -> np.ndarray:
+    try:
+        return np.asarray(labels)
+    except ValueError as error:  # not as many for each
+        sizes = [np.size(label) for label in labels]
+        odd = next((k for k, size in enumerate(sizes) if size != sizes[0]), 0)
+        raise ValueError(
+            f"Got {name}[{odd}] with {sizes[odd]} labels, but expected {sizes[0]} as {name}[0] "
+            f"has; for several labels, give each item a zero or a one for every label."
+        ) from error
+
+
+def _told_labels(dataset: Any) -> np.ndarray | None:
+    """Labels that a Dataset holds as a whole, so that no picture has to be read for them."""
+    if isinstance(dataset, Subset):
+        whole = _told_labels(dataset.dataset)
+        return None if whole is None else whole[np.asarray(dataset.indices, dtype=np.int64)]
+    if isinstance(dataset, ConcatDataset):
+        parts = [_told_labels(part) for part in dataset.datasets]
+        known = [part for part in parts if part is not None]
+        return np.concatenate(known) if len(known) == len(parts) else None
+    if isinstance(dataset, TensorDataset):
+        return dataset.tensors[1].cpu().numpy() if len(dataset.tensors) > 1 else None
+    # What is told is not what the items have if labels are transformed on their way.
+    if getattr(dataset, "target_transform", None) is not None:
+        return None
+    for name in ("targets", "labels"):
+        told = getattr(dataset, name, None)
+        if isinstance(told, (list, tuple, np.ndarray, Tensor)) and len(told) == len(dataset):
+            return told.cpu().numpy() if isinstance(told, Tensor) else np.asarray(told)
+    return None

@@ -1,0 +1,1 @@
+"""The paper: formulas and the loss of one training step."""

@@ -1,0 +1,1 @@
+"""The skorch nets: building, training by autograd, and inference."""

@@ -1,0 +1,227 @@
+"""The networks of an estimator: what is kept of them, and how they are built again."""
+
+import copy
+import functools
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.nn.modules.module import register_module_parameter_registration_hook
+
+from mixupe_sklearn._estimators.base import BaseMixupE
+from mixupe_sklearn._net.build import (
+    BAR,
+    HOOK,
+    STOPPER,
+    make_net,
+    module_arguments,
+    set_head,
+)
+from mixupe_sklearn._persistence.allowed_types import UnknownNameError, is_known, name_of
+from mixupe_sklearn._runtime.seeding import alone, seeded
+from mixupe_sklearn._training.config import of_member
+from mixupe_sklearn._utils.parameter_rules import is_same, warn_user
+
+# Numbers of a net that training has settled.
+_NUMBERS = ("lr", "batch_size", "max_epochs")
+# Numbers that any file may ask memory for.
+SMALL = 2**20
+
+
+def take_apart(estimator: BaseMixupE, keep_training: bool) -> dict[str, Any]:
+    """What is kept of a fitted estimator beyond plain attributes."""
+    fixed = estimator._fixed
+    return {
+        "nets_": [_take_net_apart(net, keep_training) for net in estimator.nets_],
+        # Of the parameters at the first fit, those that have been changed since: the others are
+        # to be the very same objects.
+        "_fixed": {
+            name: value
+            for name, value in fixed.items()
+            if not is_same(getattr(estimator, name), value)
+        },
+    }
+
+
+def _take_net_apart(net: Any, keep_training: bool) -> dict[str, Any]:
+    kept = {name: getattr(net, name) for name in _NUMBERS}
+    kept |= {
+        "arguments": net.get_params_for("module"),
+        "weights": dict(net.module_.state_dict()),
+        "head": net.criterion_.head,
+        "work": net._work,
+        "history": [dict(row) for row in net.history],
+    }
+    if hasattr(net, "classes_inferred_"):
+        kept["classes"] = net.classes_inferred_
+    if keep_training:
+        kept["optimizer"] = net.optimizer_.state_dict()
+        kept["callbacks"] = [callback for _, callback in _users(net)]
+    return kept
+
+
+def _users(net: Any) -> list[tuple[str, Any]]:
+    """The callbacks that a user has added."""
+    ours = {STOPPER, BAR, HOOK, *(name for name, _ in net._default_callbacks)}
+    return [pair for pair in net.callbacks_ if pair[0] not in ours]
+
+
+def put_together(
+    estimator: BaseMixupE, kept: list[dict[str, Any]], device: str | None, trusted: Collection[Any]
+) -> None:
+    """Build the networks of an estimator that has all its other attributes."""
+    names = estimator._fixed_names
+    now = {name: copy.copy(getattr(estimator, name)) for name in names}
+    estimator._fixed = now | estimator._fixed
+    if device is not None:
+        estimator.device = estimator._fixed["device"] = device
+    where = _device_of(estimator)
+    n_streams, n_members = len(estimator._streams), estimator._fixed.get("n_members", 1)
+    if not (len(kept) == n_streams == n_members and n_members >= 1):
+        raise ValueError(f"has {len(kept)} networks and {n_streams} streams for {n_members}")
+    with seeded(0, where), alone(0, where):  # the first weights are drawn, and overwritten
+        estimator.nets_ = [_build(estimator, own, n, where, trusted) for n, own in enumerate(kept)]
+    estimator.net_ = estimator.nets_[0]
+
+
+def _device_of(estimator: BaseMixupE) -> torch.device:
+    try:
+        return estimator._resolved_device()
+    except ValueError as error:
+        warn_user(f"{error} The model was loaded onto the processor; it can predict there.")
+        return torch.device("cpu")
+
+
+def _build(
+    estimator: BaseMixupE,
+    kept: Mapping[str, Any],
+    number: int,
+    device: torch.device,
+    trusted: Collection[Any],
+) -> Any:
+    # As the estimator was when its net was made: parameters may have been changed since.
+    before: Any = copy.copy(estimator)
+    vars(before).update(estimator._fixed)
+    settings = of_member(before._settings(), number) | {"module_params": kept["arguments"]}
+    _check_module(estimator, settings, kept["weights"], trusted)
+    streams = estimator._streams[number]
+    net = make_net(
+        estimator._net_class,
+        settings,
+        estimator._modules,
+        widths={},
+        order_rng=streams.order,
+        mixing_rng=streams.mixing,
+        device=device,
+    )
+    net.module_.load_state_dict(kept["weights"])
+    for name in _NUMBERS:
+        setattr(net, name, kept[name])
+    set_head(net, kept["head"])
+    if hasattr(estimator, "_equip"):
+        estimator._equip(net)
+    if kept["work"] is not None:
+        net._work = kept["work"]
+    if "classes" in kept:
+        net.classes_inferred_ = kept["classes"]
+    net.history.extend(kept["history"])
+    if "optimizer" in kept:
+        _check_optimizer(net, kept["optimizer"])
+        net.optimizer_.load_state_dict(kept["optimizer"])
+        _restore_users(net, kept["callbacks"])
+    return net
+
+
+def _restore_users(net: Any, callbacks: list[Any]) -> None:
+    """Let the callbacks of a new net remember what those of the old one did."""
+    for (_, callback), kept in zip(_users(net), callbacks, strict=True):
+        vars(callback).clear()
+        vars(callback).update(vars(kept))
+
+
+def _check_module(
+    estimator: BaseMixupE,
+    settings: Mapping[str, Any],
+    weights: Mapping[str, torch.Tensor],
+    trusted: Collection[Any],
+) -> None:
+    """Build a module of ours without memory first: it may not need more than the file holds."""
+    module = settings["module"]
+    module = estimator._modules[module] if isinstance(module, str) else module
+    made_by = module
+    while isinstance(made_by, functools.partial):
+        made_by = made_by.func
+    if made_by in trusted or not is_known(name_of(made_by)):
+        return  # the user trusts it
+    if not (isinstance(made_by, type) and issubclass(made_by, torch.nn.Module)):
+        raise ValueError(f"has {name_of(made_by)!r} for a module")
+    arguments = module_arguments(module, {}, settings["module_params"])
+    n_values = sum(value.numel() for value in weights.values())
+    if _largest(arguments) > max(n_values, SMALL):
+        raise ValueError("has arguments of its module that are larger than its weights")
+    try:
+        with torch.device("meta"), at_most(len(weights)):
+            made = module(**arguments)
+    except RuntimeError as error:  # it looks at values while it is made
+        raise UnknownNameError(
+            f"has a {made_by.__name__} whose size cannot be told before it is made: if you trust "
+            f"whoever wrote it, say load(..., trusted=[{made_by.__name__}])"
+        ) from error
+    wanted = {name: (value.shape, value.dtype) for name, value in made.state_dict().items()}
+    if wanted != {name: (value.shape, value.dtype) for name, value in weights.items()}:
+        raise ValueError(f"has weights that are not those of a {made_by.__name__}")
+    # Some buffers are made anew, and are in no file.
+    if sum(value.numel() for value in made.buffers()) > n_values + SMALL:
+        raise ValueError(f"has a {made_by.__name__} that needs more memory than its weights")
+
+
+def _largest(value: Any) -> float:
+    """The largest number within arguments, however deep."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return max(map(_largest, value), default=0)
+    return abs(value) if isinstance(value, (int, float)) else 0
+
+
+@contextmanager
+def at_most(n_parameters: int) -> Iterator[None]:
+    """Raise a ValueError where a module is made with more parameters, by this thread.
+
+    Examples
+    --------
+    >>> with at_most(2):
+    ...     layers = [torch.nn.Linear(1, 1) for _ in range(10**9)]
+    Traceback (most recent call last):
+        ...
+    ValueError: has fewer weights than its module
+    """
+    thread, count = threading.get_ident(), 0
+
+    def hook(*_: Any) -> None:
+        nonlocal count
+        count += threading.get_ident() == thread
+        if count > n_parameters:
+            raise ValueError("has fewer weights than its module")
+
+    handle = register_module_parameter_registration_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def _check_optimizer(net: Any, state: Mapping[str, Any]) -> None:
+    """Raise where what the optimizer remembers is not shaped as the weights: kernels trust it."""
+    if not is_known(name_of(type(net.optimizer_))):
+        return
+    weights = [weight for group in net.optimizer_.param_groups for weight in group["params"]]
+    for number, values in state["state"].items():
+        weight = weights[number]
+        for value in values.values():
+            is_whole = isinstance(value, torch.Tensor) and value.shape == weight.shape
+            is_like = is_whole and value.dtype == weight.dtype
+            if isinstance(value, torch.Tensor) and value.numel() > 1 and not is_like:
+                raise ValueError("has an optimizer whose memory is not shaped as the weights")

@@ -1,0 +1,243 @@
+"""Scalers of number columns that outliers and skewed columns cannot upset; NaN stays NaN."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.preprocessing import QuantileTransformer
+from sklearn.utils.validation import FLOAT_DTYPES, check_is_fitted, validate_data
+
+from mixupe_sklearn._utils.parameter_rules import Number, check_rules
+
+
+def smooth_clip(z: np.ndarray, limit: float = 3.0) -> np.ndarray:
+    """Squash numbers into ``(-limit, limit)``: ``z / sqrt(1 + (z / limit)^2)``.
+
+    Near zero little changes, and the order of the numbers is kept.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> smooth_clip(np.array([-4.0, 0.0, 1e300])).round(2).tolist()
+    [-2.4, 0.0, 3.0]
+    """
+    share = z / limit
+    return limit * (share / np.hypot(1, share))  # the square of a large number would overflow
+
+
+class _NumberScaler(TransformerMixin, BaseEstimator):
+    """What the scalers share: checks of rows, and of parameters by ``_rules``."""
+
+    _rules: ClassVar[dict[str, Number]]
+
+    def _rows(self, X: Any, *, reset: bool) -> np.ndarray:
+        if sparse.issparse(X):
+            raise TypeError(
+                f"Got X as a sparse {type(X).__name__}, but expected a dense array, such as "
+                f"X.toarray()."
+            )
+        if reset:
+            check_rules(vars(self), self._rules)
+        else:
+            check_is_fitted(self)
+        with np.errstate(over="ignore", invalid="ignore"):  # it sums
+            rows = validate_data(
+                self, X, dtype=FLOAT_DTYPES, ensure_all_finite="allow-nan", reset=reset
+            )
+        largest, most = np.nanmax(np.abs(rows), initial=0.0), np.finfo(rows.dtype).max / 8
+        if reset and largest > most:
+            raise ValueError(
+                f"Got X with a number of size {largest:.3g}, but expected at most {most:.3g}, so "
+                f"that differences stay in the range of {rows.dtype}."
+            )
+        return rows
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def _without_empty(X: np.ndarray) -> np.ndarray:
+    """Rows whose columns of nothing but holes are zero, since these have no quantiles."""
+    return np.where(np.isnan(X).all(axis=0), X.dtype.type(0), X)
+
+
+class ClippingScaler(OneToOneFeatureMixin, _NumberScaler):
+    """Scale by median and interquartile range, then clip smoothly.
+
+    With quartiles ``q25``, ``q50``, ``q75`` of a column::
+
+        z   = (x - q50) / (q75 - q25)
+        out = z / sqrt(1 + (z / limit)^2)
+
+    Where the quartiles are equal, half the range of the column is taken in their place; a column
+    of one value becomes zero. Outliers neither set the scale nor come out large. The mean of the
+    result is near zero, but not zero.
+
+    Parameters
+    ----------
+    limit : float, default=3.0
+        Bound of the result.
+
+    Attributes
+    ----------
+    center_, scale_ : ndarray of shape (n_features,)
+        Median and divisor of each column; infinity for a column of one value.
+
+    References
+    ----------
+    Holzmüller et al., "Better by Default: Strong Pre-Tuned MLPs and Boosted Trees on Tabular
+    Data", NeurIPS 2024.
+
+    Examples
+    --------
+    >>> from mixupe_sklearn.preprocessing import ClippingScaler
+    >>> column = [[0.0], [1.0], [2.0], [3.0], [1e30]]
+    >>> ClippingScaler().fit_transform(column).ravel().round(2).tolist()
+    [-0.95, -0.49, 0.0, 0.49, 3.0]
+    """
+
+    _rules: ClassVar = {"limit": Number("a number > 0", open_low=True)}
+
+    def __init__(self, *, limit=3.0):
+        self.limit = limit
+
+    def fit(self, X, y=None):
+        """Learn median and scale of each column."""
+        rows = _without_empty(self._rows(X, reset=True))
+        low, middle, high = np.nanpercentile(rows, [25, 50, 75], axis=0)
+        half_range = np.nanmax(rows, axis=0) / 2 - np.nanmin(rows, axis=0) / 2
+        scale = np.where(high > low, high - low, half_range)
+        self.center_ = middle.astype(rows.dtype)
+        self.scale_ = np.where(scale > 0, scale, np.inf).astype(rows.dtype)
+        return self
+
+    def transform(self, X):
+        """Scale and clip."""
+        X = self._rows(X, reset=False)
+        with np.errstate(over="ignore"):
+            z = (X - self.center_) / self.scale_
+        largest = np.finfo(z.dtype).max  # infinity divided by itself would be no number
+        return smooth_clip(np.clip(z, -largest, largest), self.limit)
+
+
+class QuantileScaler(OneToOneFeatureMixin, _NumberScaler):
+    """Map each column to a normal distribution by its quantiles.
+
+    scikit-learn's :class:`~sklearn.preprocessing.QuantileTransformer`, with as many quantiles as
+    there are rows to take them from, and of all rows, so that nothing is drawn. The two ends of a
+    column become -5.2 and 5.2. So do the values of a column that has only two, which is then ten
+    times as wide as others: scale to unit variance behind it.
+
+    Parameters
+    ----------
+    n_quantiles : int, default=1000
+        Most quantiles to learn.
+
+    Attributes
+    ----------
+    transformer_ : QuantileTransformer
+        The fitted transformer.
+
+    Examples
+    --------
+    >>> from mixupe_sklearn.preprocessing import QuantileScaler
+    >>> QuantileScaler().fit_transform([[1.0], [2.0], [1e30], [3.0]]).ravel().round(1).tolist()
+    [-5.2, -0.4, 5.2, 0.4]
+    """
+
+    _rules: ClassVar = {"n_quantiles": Number("a whole number >= 2", low=2, integer=True)}
+
+    def __init__(self, *, n_quantiles=1000):
+        self.n_quantiles = n_quantiles
+
+    def fit(self, X, y=None):
+        """Learn the quantiles of each column."""
+        rows = _without_empty(self._rows(X, reset=True))
+        self.transformer_ = QuantileTransformer(
+            n_quantiles=min(self.n_quantiles, len(rows)),
+            output_distribution="normal",
+            subsample=None,
+        ).fit(rows)
+        return self
+
+    def transform(self, X):
+        """Map each number to its place in a normal distribution."""
+        return self.transformer_.transform(self._rows(X, reset=False))
+
+
+class PiecewiseLinearEncoder(OneToOneFeatureMixin, _NumberScaler):
+    """Turn each column into ramps, one for each stretch between two of its quantiles.
+
+    With quantiles ``k_0 < k_1 < ...`` of a column, the output has a column for each ``j``::
+
+        ramp_j = clip((x - k_j) / (k_(j+1) - k_j), 0, 1)
+
+    A linear layer behind it is any function of the column that is linear between its quantiles.
+    Equal quantiles count once, so that a column of few values gets few ramps; a column of one
+    value becomes a zero. Beyond the ends of the training rows nothing changes any more.
+
+    Parameters
+    ----------
+    n_bins : int, default=8
+        Most ramps of a column.
+
+    Attributes
+    ----------
+    source_ : ndarray of shape (n_ramps,)
+        The column that each ramp is made of.
+    low_, high_ : ndarray of shape (n_ramps,)
+        Where each ramp begins and ends.
+
+    References
+    ----------
+    Gorishniy et al., "On Embeddings for Numerical Features in Tabular Deep Learning", NeurIPS
+    2022, equation (1).
+
+    Examples
+    --------
+    >>> from mixupe_sklearn.preprocessing import PiecewiseLinearEncoder
+    >>> encoder = PiecewiseLinearEncoder(n_bins=2).fit([[0.0], [2.0], [10.0]])
+    >>> encoder.transform([[-5.0], [1.0], [6.0], [99.0]]).tolist()
+    [[0.0, 0.0], [0.5, 0.0], [1.0, 0.5], [1.0, 1.0]]
+    """
+
+    _rules: ClassVar = {"n_bins": Number("a whole number >= 1", low=1, integer=True)}
+
+    def __init__(self, *, n_bins=8):
+        self.n_bins = n_bins
+
+    def fit(self, X, y=None):
+        """Learn the quantiles of each column."""
+        rows = _without_empty(self._rows(X, reset=True))
+        # Values of the column itself: rounding then tells no equal ones apart.
+        ranks = np.linspace(0, 100, self.n_bins + 1)
+        quantiles = np.nanpercentile(rows, ranks, axis=0, method="nearest")
+        edges = [np.unique(column) for column in quantiles.T]
+        low = [edge if len(edge) == 1 else edge[:-1] for edge in edges]
+        high = [np.full(1, np.inf) if len(edge) == 1 else edge[1:] for edge in edges]
+        self.source_ = np.repeat(np.arange(len(edges)), [len(part) for part in low])
+        self.low_ = np.concatenate(low).astype(rows.dtype)
+        self.high_ = np.concatenate(high).astype(rows.dtype)
+        return self
+
+    def transform(self, X):
+        """Encode each column by its ramps."""
+        X = self._rows(X, reset=False)
+        ramps = np.take(X, self.source_, axis=1)
+        # A column of one value has a ramp without end, which is zero all along.
+        with np.errstate(over="ignore"):
+            ramps -= self.low_
+            largest = np.finfo(ramps.dtype).max  # infinity divided by itself would be no number
+            np.clip(ramps, -largest, largest, out=ramps)
+            ramps /= self.high_ - self.low_
+        return np.clip(ramps, 0, 1, out=ramps)
+
+    def get_feature_names_out(self, input_features=None):
+        """Names of the ramps: the column's, and a count."""
+        names = super().get_feature_names_out(input_features)
+        counts = np.arange(len(self.source_)) - np.searchsorted(self.source_, self.source_)
+        pairs = zip(self.source_, counts, strict=True)
+        return np.array([f"{names[source]}_ramp{count}" for source, count in pairs], dtype=object)

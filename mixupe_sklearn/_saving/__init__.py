@@ -1,1 +1,0 @@
-"""What ``mixupe_sklearn.persistence`` is made of."""

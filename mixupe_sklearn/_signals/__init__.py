@@ -1,1 +1,0 @@
-"""How pictures and sounds are read, checked and changed, before anything is trained."""

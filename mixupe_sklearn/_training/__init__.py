@@ -1,0 +1,1 @@
+"""How long and how fast to train, and when to stop."""

@@ -1,0 +1,268 @@
+"""What the classifiers for other data than tables share: fit, predict, and whose labels count."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from mixupe_sklearn._data.rows import Rows, to_numpy
+from mixupe_sklearn._estimators.base import BaseMixupE, all_or_nothing
+from mixupe_sklearn._estimators.class_labels import ClassTargets, check_holes
+from mixupe_sklearn._estimators.sklearn_callbacks import with_callbacks
+from mixupe_sklearn._method.forward import as_logits, run_stages, set_to_predict, stages_of
+from mixupe_sklearn._method.parameter_rules import METHOD_RULES
+from mixupe_sklearn._net.inference import float_type
+from mixupe_sklearn._runtime.hardware import threads_for
+from mixupe_sklearn._training.config import BY_MEMBER, FIXED
+from mixupe_sklearn._utils.parameter_rules import check_rules
+
+
+class Samples(NamedTuple):
+    """Samples as they were read, of a ``shape`` whose first entry counts them, and their labels."""
+
+    data: Any
+    labels: Any = None
+
+
+class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
+    """Fit and predict; the subclasses know how samples are read and made ready."""
+
+    # One network, trained for the epochs that are asked for: what tables have beyond is not here.
+    n_members = 1
+    min_steps = 0
+    # Settings of a training that are no parameters here.
+    _constant: tuple[str, ...] = ("n_members", "min_steps")
+    _more_steps = "max_epochs"
+    _y_is_numeric = False
+    _fixed_names = tuple(name for name in FIXED if name != "n_members")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.classifier_tags.multi_label = True
+        return tags
+
+    # What brings its labels along.
+    _with_labels: str
+
+    def _read(self, X: Any, name: str, *, is_new: bool, labelled: bool) -> Samples:
+        """Read samples; the first ones settle what others are to be like."""
+        raise NotImplementedError
+
+    @with_callbacks
+    @all_or_nothing
+    def fit(self, X, y=None, sample_weight=None, *, X_val=None, y_val=None, sample_weight_val=None):
+        """Train the network.
+
+        Parameters
+        ----------
+        X : sequence, array, path or Dataset
+            Training samples, in one of the forms that the class describes.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels), default=None
+            Labels of any type, or a matrix of zeros and ones for several labels a sample. Not
+            needed where they come with the samples: a folder of class folders, a Dataset of pairs.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weight of each sample's loss and penalty; a mixed sample carries the weights of both.
+        X_val, y_val : as X and y, default=None
+            Samples to measure the validation loss on, in every epoch.
+        sample_weight_val : array-like or None, default=None
+            Their weights.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        told, is_new = (X, y), not (self.warm_start and hasattr(self, "net_"))
+        X, y = self._labelled(X, y, is_new=is_new)
+        if X_val is not None:
+            X_val, y_val = self._labelled(X_val, y_val, suffix="_val")
+        return self._fit(X, y, sample_weight, X_val, y_val, sample_weight_val, told=told)
+
+    @all_or_nothing
+    def partial_fit(self, X, y=None, classes=None, sample_weight=None):
+        """Train for one epoch on the given samples, going on from where the network is.
+
+        Parameters
+        ----------
+        X : sequence, array, path or Dataset
+            Training samples, as for ``fit``.
+        y : array-like, default=None
+            Labels.
+        classes : array-like of shape (n_classes,) or None, default=None
+            All labels that will ever come; needed at the first call only.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weight of each sample, relative to the others of this call.
+
+        Returns
+        -------
+        self : object
+            The estimator.
+        """
+        is_new = not hasattr(self, "net_")
+        X, y = self._labelled(X, y, is_new=is_new)
+        learn = self._announce(classes, y, is_new=is_new)
+        return self._partial_fit(X, y, sample_weight, learn=learn)
+
+    def predict_proba(self, X):
+        """Return the probability of each class, or of each label.
+
+        Parameters
+        ----------
+        X : sequence, array, path or Dataset
+            Samples.
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        return self._predicted(X, lambda logits: self._by_class(self._mean(logits)))
+
+    def predict_log_proba(self, X):
+        """Return the logarithm of ``predict_proba``.
+
+        Parameters
+        ----------
+        X : sequence, array, path or Dataset
+            Samples.
+
+        Returns
+        -------
+        log_proba : ndarray of shape (n_samples, n_classes)
+            Minus infinity where a probability is zero.
+        """
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def predict(self, X):
+        """Return the most probable class of each sample, or the labels above one half.
+
+        Parameters
+        ----------
+        X : sequence, array, path or Dataset
+            Samples.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,) or (n_samples, n_labels)
+            Predicted labels.
+        """
+        proba = self.predict_proba(X)
+        return self._labels.decode(proba)
+
+    def score(self, X, y=None, sample_weight=None):
+        """Return the accuracy of ``predict``.
+
+        Parameters
+        ----------
+        X : sequence, array, path or Dataset
+            Samples.
+        y : array-like, default=None
+            Their labels; not needed where they come with the samples.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weight of each sample.
+
+        Returns
+        -------
+        accuracy : float
+            Share of samples whose label is the predicted one.
+        """
+        check_is_fitted(self, "net_")
+        data, y = self._labelled(X, y)
+        proba = self._by_batches(data, lambda logits: self._by_class(self._mean(logits)))
+        return accuracy_score(to_numpy(y), self._labels.decode(proba), sample_weight=sample_weight)
+
+    def _labelled(self, X: Any, y: Any, *, is_new=False, suffix: str = "") -> tuple[Any, Any]:
+        """Samples as they are kept, and their labels: the given ones, or those that came along."""
+        samples = self._read(X, f"X{suffix}", is_new=is_new, labelled=y is None)
+        y = samples.labels if y is None else y
+        if y is None:
+            raise ValueError(
+                f"Got y{suffix}=None and an X{suffix} without labels, but expected labels in "
+                f"y{suffix}, or {self._with_labels}."
+            )
+        self._check_labels(y, samples.data.shape[0], suffix)
+        return samples.data, y
+
+    def _rows_to_look_at(self, X, y) -> Rows:
+        return super()._rows_to_look_at(*self._labelled(X, y))
+
+    @staticmethod
+    def _check_labels(y: Any, n_samples: int, suffix: str) -> None:
+        """Raise one sentence where labels are no array, too few or too many, or have holes."""
+        is_one = isinstance(y, (str, bytes, Dataset)) or not hasattr(y, "__len__")
+        if is_one or getattr(y, "ndim", 1) == 0:
+            told = type(y).__name__ if isinstance(y, Dataset) else repr(y)
+            raise ValueError(
+                f"Got y{suffix}={told}, but expected an array of labels, one for each sample."
+            )
+        n_labels = y.shape[0] if hasattr(y, "shape") else len(y)
+        if n_labels != n_samples:
+            raise ValueError(
+                f"Got X{suffix} of {n_samples} samples and y{suffix} of {n_labels} labels, but "
+                f"expected as many labels as samples."
+            )
+        check_holes(y, f"y{suffix}")
+
+    def _check_stages(self, module: Any, few: Any, logits: Tensor) -> None:
+        """Raise one sentence where a module's ``stages`` are something else than its forward."""
+        stages = stages_of(module)
+        if self.mix_at == "input" or len(stages) == 1:
+            return
+        output = run_stages(stages, few, {})
+        if output.shape != logits.shape or not torch.allclose(output, logits, atol=1e-4):
+            if "mix_at" in self._constant:
+                raise ValueError(
+                    f"Got a {type(module).__name__} whose 'head' of 'encode' is not its output, "
+                    f"but expected a forward that runs the two."
+                )
+            raise ValueError(
+                f"Got mix_at='hidden' with a {type(module).__name__} whose stages, run in turn, do "
+                f"not give its output, but expected stages that do; set mix_at='input'."
+            )
+
+    def _settings(self) -> Mapping[str, Any]:
+        return {name: getattr(self, name) for name in self._constant} | vars(self)
+
+    def _begin(self, X, y, sample_weight, *, is_new, learn) -> Rows:
+        # One network has one alpha and one eta.
+        check_rules(vars(self), {name: METHOD_RULES[name] for name in BY_MEMBER})
+        return super()._begin(X, y, sample_weight, is_new=is_new, learn=learn)
+
+    def _check_finite(self, X: Any, name: str) -> None:
+        """Nothing: who read the samples has looked at them."""
+
+    def _targets(self, net: Any, rows: Rows) -> tuple[Tensor, Tensor | None]:
+        """Targets and weights as the criterion takes them."""
+        dtype, y = float_type(net), torch.from_numpy(rows.targets)
+        y = y.to(dtype) if y.is_floating_point() else y
+        return y, None if rows.weight is None else torch.as_tensor(rows.weight, dtype=dtype)
+
+    def _predicted(self, X, finish) -> Any:
+        """What ``finish`` makes of the logits of a user's samples, a batch of them at a time."""
+        check_is_fitted(self, "net_")
+        return self._by_batches(self._read(X, "X", is_new=False, labelled=False).data, finish)
+
+    def _by_batches(self, data: Any, finish) -> Any:
+        data, net = self._validate_rows(data, reset=False), self.net_
+        set_to_predict(net.module_)
+        values = []
+        with torch.inference_mode(), threads_for(net.module_, self._rows_at_once, None, net._work):
+            for batch in self._in_batches(data):
+                logits = as_logits(net.infer(batch)).cpu().double()
+                values.append(finish(logits[None]))
+        return np.concatenate(values)
+
+    # Samples that are predicted at once, more or less.
+    _rows_at_once: int
+
+    def _in_batches(self, data: Any) -> Iterator[Any]:
+        """Checked samples, a batch of them at a time."""
+        raise NotImplementedError

@@ -1,0 +1,170 @@
+"""What the classifiers of pictures and of sounds share: signals of one shape, (n, c, h, w)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mixupe_sklearn._data.dataloader import Loader
+from mixupe_sklearn._data.rows import Rows, free_memory, on_device
+from mixupe_sklearn._distributed.net import DistributedNet
+from mixupe_sklearn._distributed.process_group import own_device, same_seed, trains_together
+from mixupe_sklearn._images.read import channel_statistics
+from mixupe_sklearn._method.forward import as_logits
+from mixupe_sklearn._net.build import Tensors, first_rows
+from mixupe_sklearn._net.inference import float_type
+from mixupe_sklearn._net.net import MixupENet
+from mixupe_sklearn._runtime.hardware import multiplications, resolve_device
+from mixupe_sklearn._utils.parameter_rules import Number, check_rules
+from mixupe_sklearn.adapters._base import AdapterClassifier
+from mixupe_sklearn.adapters._input_transform import FEW_CHANNELS, Part, Prepare, is_unsafe_last
+from mixupe_sklearn.adapters._parameters import SignalParameters
+from mixupe_sklearn.modules import NAMED
+
+# Signals that are predicted at once: what the layers make of them is many times their own size.
+ROWS_AT_ONCE = 256
+N_WORKERS = Number("a whole number >= 0", integer=True)
+SWITCHES = ("amp", "channels_last", "distributed")
+
+
+class SignalClassifier(SignalParameters, AdapterClassifier):
+    """Fit and predict; the subclasses know how signals are read."""
+
+    _modules = NAMED
+    _fixed_names = (*AdapterClassifier._fixed_names, "amp", "channels_last")
+    _rows_at_once = ROWS_AT_ONCE
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+    def _make_augmentation(self) -> Any:
+        return None
+
+    @property
+    def _net_class(self) -> Any:
+        return DistributedNet if trains_together(self.distributed) else MixupENet
+
+    def _fresh_seed(self) -> int | None:
+        is_shared = trains_together(self.distributed)
+        return same_seed(resolve_device(self.device).type) if is_shared else None
+
+    def _resolved_device(self) -> torch.device:
+        device = resolve_device(self.device)
+        return own_device(device) if trains_together(self.distributed) else device
+
+    def _begin(self, X, y, sample_weight, *, is_new, learn) -> Rows:
+        check_rules(vars(self), {"n_workers": N_WORKERS})
+        for name in SWITCHES:
+            value = getattr(self, name)
+            if not isinstance(value, bool) and value != "auto":
+                raise ValueError(f"Got {name}={value!r}, but expected True, False or 'auto'.")
+        self._make_augmentation()  # who knows no such name says so
+        return super()._begin(X, y, sample_weight, is_new=is_new, learn=learn)
+
+    def _validate_rows(self, X, *, reset, name="X"):
+        """Signals of the shape that the network knows."""
+        shape = tuple(X.shape[1:])
+        if reset:
+            self.shape_in_ = shape
+        elif shape != self.shape_in_:
+            raise ValueError(
+                f"Got {name} of shape {_by(shape)} a sample (channels, height, width), but "
+                f"expected {_by(self.shape_in_)}, as in fit."
+            )
+        return X
+
+    def _select(self, X: Any, is_wanted: np.ndarray) -> Any:
+        if isinstance(X, Tensor):
+            return X[torch.from_numpy(is_wanted)]
+        return Part(X, np.flatnonzero(is_wanted))
+
+    def _learn_inputs(self, train: Rows) -> None:
+        self.X_mean_, self.X_std_ = channel_statistics(
+            train.X, train.index, train.weight, n_workers=self.n_workers
+        )
+
+    def _widths(self, train: Rows) -> dict[str, Any]:
+        n_channels, *size = train.X.shape[1:]
+        n_outputs = self._n_outputs()
+        ours = {"n_outputs": n_outputs, "n_channels": n_channels, "image_size": tuple(size)}
+        # The words of timm and torchvision.
+        theirs = {"num_classes": n_outputs, "in_chans": n_channels, "img_size": tuple(size)}
+        return {**ours, **theirs, "in_channels": n_channels}
+
+    def _try_out(self, net: Any, train: Rows) -> int:
+        """Run a new module on two signals: how wide its output is, and how much work it is."""
+        self._equip(net)
+        few = net._prepared(first_rows(train.X), training=False)
+        net.module_.eval()
+        try:
+            with torch.no_grad():
+                logits = as_logits(net.module_(few))
+                net._work = multiplications(net.module_, few)
+                self._check_stages(net.module_, few, logits)
+        except (RuntimeError, TypeError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise ValueError(
+                f"Got samples of shape {_by(self.shape_in_)} (channels, height, width), which the "
+                f"module cannot take ({type(error).__name__}: {reason}), but expected a module for "
+                f"this shape: larger samples, or other module_params."
+            ) from error
+        return int(logits.shape[1])
+
+    def _equip(self, net: Any) -> None:
+        """Tell a net how inputs are made ready, and in which precision and order it computes."""
+        is_last = self._is_last(net)
+        if is_last:
+            net.module_.to(memory_format=torch.channels_last)
+        augment = self._make_augmentation()
+        net._prepare = Prepare(self.X_mean_, self.X_std_, float_type(net), augment, is_last)
+        net._precision = torch.bfloat16 if self._is_low_precision(net) else None
+        net._n_workers = self.n_workers
+
+    def _is_last(self, net: Any) -> bool:
+        """Whether channels lie next to each other in memory."""
+        device = torch.device(net.device).type
+        is_unsafe = device == "cpu" and is_unsafe_last(net.module_)
+        if self.channels_last == "auto":
+            # A module of one's own may rely on the usual order, as flattening by ``view`` does.
+            is_ours = type(net.module_).__module__.startswith("mixupe_sklearn.modules.")
+            return is_ours and device in ("cpu", "cuda") and not is_unsafe
+        if self.channels_last and is_unsafe:
+            raise ValueError(
+                f"Got channels_last=True on a processor with a 1 x 1 convolution with a stride "
+                f"whose inputs have fewer than {FEW_CHANNELS} channels, but expected 'auto' or "
+                f"False: torch may damage the memory of the process there."
+            )
+        return self.channels_last
+
+    def _is_low_precision(self, net: Any) -> bool:
+        if self.amp != "auto":
+            return self.amp
+        # On a processor it was measured to take two to three times as long.
+        return torch.device(net.device).type == "cuda" and torch.cuda.is_bf16_supported()
+
+    def _go_on(self) -> None:
+        super()._go_on()
+        self._equip(self.net_)
+
+    def _tensors(self, net: Any, rows: Rows) -> Tensors:
+        y, weight = self._targets(net, rows)
+        if not isinstance(rows.X, Tensor):
+            return rows.X, y, weight
+        device = torch.device(net.device)
+        X, y, weight = on_device((rows.X, y, weight), device, free_memory(device))
+        return X, y, weight
+
+    def _in_batches(self, data: Any) -> Iterator[Tensor]:
+        if isinstance(data, Tensor):
+            return iter(data.split(ROWS_AT_ONCE))
+        # With a generator of its own: torch's global one is left as found.
+        how = {"num_workers": self.n_workers, "generator": torch.Generator()}
+        return iter(Loader(data, batch_size=ROWS_AT_ONCE, **how))
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))

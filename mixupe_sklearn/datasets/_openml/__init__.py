@@ -1,0 +1,1 @@
+"""OpenML's tables: metadata, cache and loading."""

@@ -1,0 +1,451 @@
+"""Every form of a graph is read as the same graph, and what is wrong with one is told."""
+
+import warnings
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import sparse
+from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset
+from torch_geometric.utils import to_networkx
+
+from mixupe_sklearn._graphs.node_features import learn_inputs
+from mixupe_sklearn._graphs.read import read_graphs
+
+# Water, and a ring of three with a node by itself.
+LABELS = [["O", "H", "H"], ["C", "C", "C", "Na"]]
+PAIRS = [[(0, 1), (0, 2)], [(0, 1), (1, 2), (2, 0)]]
+BOTH = [pairs + [(b, a) for a, b in pairs] for pairs in PAIRS]
+
+
+def adjacency(pairs, n_nodes, make=sparse.csr_matrix):
+    dense = np.zeros((n_nodes, n_nodes))
+    for a, b in pairs:
+        dense[a, b] = 1
+    return make(dense)
+
+
+def labelled_networkx(pairs, labels):
+    graph = nx.Graph()
+    for node, label in enumerate(labels):
+        graph.add_node(f"atom {node}", label=label)
+    graph.add_edges_from((f"atom {a}", f"atom {b}") for a, b in pairs)
+    return graph
+
+
+FORMS = {
+    "networkx": [labelled_networkx(p, label) for p, label in zip(PAIRS, LABELS, strict=True)],
+    "csr": [(adjacency(p, len(n)), n) for p, n in zip(BOTH, LABELS, strict=True)],
+    "coo array": [
+        (adjacency(p, len(n), sparse.coo_array), np.array(n))
+        for p, n in zip(BOTH, LABELS, strict=True)
+    ],
+    "dense": [(adjacency(p, len(n), np.array), n) for p, n in zip(BOTH, LABELS, strict=True)],
+    "edges": [(p, dict(enumerate(n))) for p, n in zip(BOTH, LABELS, strict=True)],
+    "set of edges": [(set(p), dict(enumerate(n))) for p, n in zip(BOTH, LABELS, strict=True)],
+    "edges and edge labels": [
+        [p, dict(enumerate(n)), dict.fromkeys(p, 1)] for p, n in zip(BOTH, LABELS, strict=True)
+    ],
+    "dict by pairs": [
+        (dict.fromkeys(p, 1.0), dict(enumerate(n))) for p, n in zip(BOTH, LABELS, strict=True)
+    ],
+    "dict of neighbours": [
+        ({a: {d: 1.0 for c, d in p if c == a} for a, _ in p}, dict(enumerate(n)))
+        for p, n in zip(BOTH, LABELS, strict=True)
+    ],
+    "names of nodes": [
+        ([(f"n{a}", f"n{b}") for a, b in p], {f"n{i}": label for i, label in enumerate(n)})
+        for p, n in zip(BOTH, LABELS, strict=True)
+    ],
+}
+
+
+def batch_of(X, **how):
+    graphs, _ = read_graphs(X, **how)
+    return learn_inputs(graphs, "degree").ready(graphs)[:]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_with_labels_is_the_same_batch(form):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        batch = batch_of(FORMS[form])
+    expected = torch.zeros(7, 4)  # C, H, Na, O
+    expected[range(7), [3, 1, 1, 0, 0, 0, 2]] = 1
+    torch.testing.assert_close(batch.x, expected)
+    edges = {(a, b) for a, b in BOTH[0]} | {(a + 3, b + 3) for a, b in BOTH[1]}
+    assert set(map(tuple, batch.edge_index.T.tolist())) == edges
+    assert batch.edge_index.shape[1] == len(edges)
+    assert batch.edge_index[1].diff().min() >= 0
+    assert batch.batch.tolist() == [0] * 3 + [1] * 4
+    assert batch.ptr.tolist() == [0, 3, 7]
+    assert batch.num_graphs == len(batch) == 2
+    assert batch.symmetric is True
+
+
+def test_features_are_taken_as_they_are_from_every_form_that_has_them():
+    X = [np.arange(6.0).reshape(3, 2), np.ones((4, 2))]
+    pairs = [(adjacency(p, len(x)), x) for p, x in zip(BOTH, X, strict=True)]
+    data = [
+        Data(x=torch.tensor(x), edge_index=torch.tensor(p).T) for p, x in zip(BOTH, X, strict=True)
+    ]
+    graphs = [to_networkx(one, node_attrs=["x"], to_undirected=True) for one in data]
+    lists = [(a, sparse.csr_matrix(x)) for a, x in pairs]
+    whole = torch.tensor(np.concatenate(X), dtype=torch.float32)
+    for form in (pairs, data, graphs, lists, Batch.from_data_list(data)):
+        batch = batch_of(form)
+        torch.testing.assert_close(batch.x, whole)
+        assert batch.edge_index.shape[1] == 10
+
+
+def test_labels_and_features_together_are_side_by_side():
+    graph = nx.path_graph(2)
+    for node in graph:
+        graph.nodes[node].update(kind="ab"[node], size=[1.0 + node])
+    batch = batch_of([graph], node_label="kind", node_features="size")
+    assert batch.x.tolist() == [[1, 0, 1], [0, 1, 2]]
+
+
+def test_nodes_with_nothing_bring_their_degree_or_a_one():
+    graphs, _ = read_graphs([nx.star_graph(3), nx.path_graph(2)])
+    degree = learn_inputs(graphs, "degree")
+    assert degree.known == (1, 3)
+    assert degree.ready(graphs)[:].x.tolist() == [[0, 1]] + [[1, 0]] * 5
+    ones = learn_inputs(graphs, "ones")
+    assert ones.n_features == 1
+    assert ones.ready(graphs)[:].x.tolist() == [[1]] * 6
+    # The degree 2 is as far from one as from the other; 7 counts as 3.
+    other, _ = read_graphs([nx.star_graph(7)])
+    assert degree.ready(other)[:].x[0].tolist() == [0, 1]
+
+
+def test_edge_lists_alone_have_the_nodes_that_they_name():
+    batch = batch_of([[(7, 9), (9, 7)], [["a", "b"], ["b", "a"]], {("x", "y"): 1, ("y", "x"): 1}])
+    assert batch.ptr.tolist() == [0, 2, 4, 6]
+
+
+def test_a_batch_by_numbers_is_what_pytorch_geometric_collates():
+    rng = np.random.default_rng(0)
+    data = []
+    for _ in range(30):
+        n_nodes = int(rng.integers(1, 9))
+        edges = np.array([(a, b) for a in range(n_nodes) for b in range(n_nodes) if a != b])
+        edges = edges[rng.random(len(edges)) < 0.4].reshape(-1, 2)
+        x = torch.tensor(rng.normal(size=(n_nodes, 3)), dtype=torch.float32)
+        data.append(Data(x=x, edge_index=torch.tensor(edges, dtype=torch.long).reshape(-1, 2).T))
+    with pytest.warns(UserWarning, match="taken as directed"):
+        graphs, _ = read_graphs(data)
+    rows = learn_inputs(graphs, "degree").ready(graphs)
+    for index in (np.array([4, 0, 29, 4]), np.array([7]), slice(3, 9), slice(None)):
+        own = rows[index]
+        theirs = Batch.from_data_list([data[number] for number in np.arange(30)[index]])
+        torch.testing.assert_close(own.x, theirs.x)
+        assert own.batch.tolist() == theirs.batch.tolist()
+        assert own.ptr.tolist() == theirs.ptr.tolist()
+        pairs = [sorted(map(tuple, one.edge_index.T.tolist())) for one in (own, theirs)]
+        assert pairs[0] == pairs[1]
+
+
+def test_a_part_of_graphs_shares_their_memory():
+    graphs, _ = read_graphs(FORMS["csr"] * 2)
+    part = graphs.part(np.array([3, 0]))
+    assert part.edges is graphs.edges
+    assert [int(n) for n in part.n_nodes] == [4, 3]
+    batch = learn_inputs(part, "degree").ready(part)[:]
+    assert batch.ptr.tolist() == [0, 4, 7]
+    only = graphs.part(np.array([0, 2]))
+    assert learn_inputs(only, "degree").known == ("H", "O")
+
+
+def test_chunks_hold_all_graphs_in_order_and_no_more_than_asked():
+    X = [nx.path_graph(n) for n in (1, 5, 50, 2, 3, 4)]
+    graphs, _ = read_graphs(X)
+    chunks = list(learn_inputs(graphs, "ones").ready(graphs).chunks(21))
+    assert [chunk.ptr.diff().tolist() for chunk in chunks] == [[1, 5], [50], [2, 3, 4]]
+
+
+def test_directed_edges_are_said_once_and_go_one_way():
+    X = [(adjacency([(0, 1)], 2), None), (adjacency([(1, 0)], 2), None)]
+    with pytest.warns(UserWarning, match="directed") as record:
+        batch = batch_of(X)
+    assert [str(one.message) for one in record] == [
+        "Got X[0] with edges in one direction only (an asymmetric adjacency): edges are taken as "
+        "directed, from source to target; give both directions for a graph without."
+    ]
+    assert batch.edge_index.tolist() == [[0, 3], [1, 2]]
+    assert batch.symmetric is False
+
+
+def test_networkx_graphs_say_themselves_that_they_are_directed():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        batch = batch_of([nx.DiGraph([(0, 1)]), nx.Graph([(0, 1), (1, 1)])])
+    assert batch.symmetric is False
+    # The loop is there once.
+    assert sorted(map(tuple, batch.edge_index.T.tolist())) == [(0, 1), (2, 3), (3, 2), (3, 3)]
+
+
+def test_weights_of_edges_are_said_not_to_be_read():
+    with pytest.warns(UserWarning, match=r"Got X\[1\] with numbers other than 0 and 1 in its adj"):
+        batch_of([(np.eye(2), None), (2 * np.eye(2), None)])
+
+
+def test_explicit_zeros_are_no_edges():
+    matrix = sparse.csr_matrix(([0.0, 1.0, 1.0], ([0, 0, 1], [0, 1, 0])), shape=(2, 2))
+    assert batch_of([(matrix, None)]).edge_index.shape[1] == 2
+
+
+def test_labels_of_graphs_come_along_where_all_have_them():
+    edge = torch.tensor([[0, 1], [1, 0]])
+    data = [Data(edge_index=edge, num_nodes=2, y=torch.tensor([number])) for number in (3, 1)]
+    assert read_graphs(data)[1] == [3, 1]
+    assert read_graphs([*data, Data(edge_index=edge, num_nodes=2)])[1] is None
+
+
+def test_nodes_may_be_tuples_such_as_the_places_of_a_grid():
+    grid = nx.grid_2d_graph(2, 1).to_directed()
+    batch = batch_of(
+        [list(grid.edges), nx.grid_2d_graph(2, 1), list(nx.grid_2d_graph(2, 2).to_directed().edges)]
+    )
+    assert batch.ptr.tolist() == [0, 2, 4, 8]
+    assert batch.edge_index[:, :2].tolist() == [[1, 0], [0, 1]]
+
+
+@pytest.mark.parametrize("kind", [dict, list, tuple, set])
+def test_the_keys_of_neighbours_name_nodes_without_any(kind):
+    neighbours = {0: {1: 1.0}, 1: {0: 1.0}, 2: {}}
+    graph = {node: (own if kind is dict else kind(own)) for node, own in neighbours.items()}
+    assert batch_of([graph]).ptr.tolist() == [0, 3]
+
+
+def test_an_edge_that_is_told_twice_in_an_adjacency_counts_once():
+    ones, places = np.ones(4), ([0, 0, 1, 1], [1, 1, 0, 0])
+    for kind in (sparse.coo_array, sparse.csr_array):
+        with pytest.warns(UserWarning, match="numbers other than 0 and 1"):
+            batch = batch_of([(kind((ones, places), shape=(3, 3)), None)])
+        assert batch.edge_index.shape[1] == 2
+    assert batch_of([nx.MultiGraph([(0, 1), (0, 1)])]).edge_index.shape[1] == 4
+
+
+def test_edges_in_one_direction_are_told_also_behind_a_directed_graph():
+    with pytest.warns(UserWarning, match=r"Got X\[1\] with edges in one direction only"):
+        batch_of([nx.DiGraph([(0, 1)]), [(0, 1)]])
+
+
+def test_labels_of_networkx_are_values_whatever_holds_them():
+    graph = nx.path_graph(3)
+    for node, label in enumerate([np.int64(1), torch.tensor(1), np.array(2)]):
+        graph.nodes[node]["label"] = label
+    graphs, _ = read_graphs([graph])
+    assert graphs.vocabulary == [1, 2]
+    assert [type(label) for label in graphs.vocabulary] == [int, int]
+
+
+def test_other_containers_of_numbers_are_taken():
+    dense = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    x = np.array([[1.0], [2.0]])
+    for adjacency, features in [
+        (dense.to_sparse(), x),
+        (dense.to_sparse_csr(), pd.DataFrame(x)),
+        (dense, torch.tensor(x, dtype=torch.bfloat16)),
+        (dense.numpy(), pd.Series([1.0, 2.0])),
+        (dense.int().numpy().astype(bool), [torch.tensor([1.0]), torch.tensor([2.0])]),
+    ]:
+        batch = batch_of([(adjacency, features)])
+        assert batch.x.tolist() == [[1], [2]]
+        assert batch.edge_index.tolist() == [[1, 0], [0, 1]]
+    rows = [torch.tensor([0, 1]), torch.tensor([1, 0])]  # two edges
+    assert batch_of([rows]).ptr.tolist() == [0, 2]
+
+
+def test_a_dataset_of_pytorch_geometric_is_a_sequence():
+    class Own(InMemoryDataset):
+        def __init__(self, graphs):
+            super().__init__()
+            self.data, self.slices = self.collate(graphs)
+
+    graphs = [Data(x=torch.ones(2, 1), edge_index=EDGE, y=torch.tensor([n])) for n in (0, 1, 1)]
+    read, labels = read_graphs(Own(graphs))
+    assert len(read) == 3
+    assert labels == [0, 1, 1]
+
+
+def test_unknown_labels_may_be_ignored():
+    graphs, _ = read_graphs(FORMS["csr"])
+    inputs = learn_inputs(graphs.part(np.array([0])), "degree")
+    assert inputs.known == ("H", "O")
+    batch = inputs.ready(graphs, unknown="ignore")[:]
+    assert batch.x.tolist() == [[0, 1], [1, 0], [1, 0]] + [[0, 0]] * 4
+
+
+def test_one_graph_by_its_number():
+    graphs, _ = read_graphs(FORMS["csr"])
+    one = learn_inputs(graphs, "degree").ready(graphs)[1]
+    assert type(one) is Data
+    assert one.x.shape == (4, 4)
+    assert one.edge_index.shape == (2, 6)
+
+
+EDGE = torch.tensor([[0, 1], [1, 0]])
+ONES = np.ones((2, 2)) - np.eye(2)
+BAD = {
+    "no graphs": ([], "Got X with no graphs, but expected at least one."),
+    "no nodes, networkx": ([nx.Graph()], "Got X[0] without nodes, but expected at least one node."),
+    "no nodes, adjacency": (
+        [(ONES, None), (np.zeros((0, 0)), None)],
+        "Got X[1] without nodes, but expected at least one node.",
+    ),
+    "no nodes, edges": ([[]], "Got X[0] without nodes, but expected at least one node."),
+    "edge to nowhere, geometric": (
+        [Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 5], [5, 0]]))],
+        "Got X[0] with an edge to node 5, but expected a node that is there: 0 to 1.",
+    ),
+    "edge to nowhere, below zero": (
+        [Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, -1], [-1, 0]]))],
+        "Got X[0] with an edge to node -1, but expected a node that is there: 0 to 1.",
+    ),
+    "edge to nowhere, edges": (
+        [([("a", "b"), ("b", "c")], {"a": 1, "b": 2})],
+        "Got X[0] with an edge to node 'c', but expected a node that is there: it has labels of 2 "
+        "nodes, and this is none of them.",
+    ),
+    "width": (
+        [(ONES, np.ones((2, 3))), (ONES, np.ones((2, 4)))],
+        "Got X[1] with 4 features a node, but expected 3, as in X[0].",
+    ),
+    "NaN": (
+        [(ONES, np.array([[1.0, 2.0], [3.0, np.nan]]))],
+        "Got X[0] with NaN or infinity among the features of node 1, but expected finite numbers.",
+    ),
+    "NaN, geometric": (
+        [Data(x=torch.tensor([[torch.inf], [1.0]]), edge_index=EDGE)],
+        "Got X[0] with NaN or infinity among the features of node 0, but expected finite numbers.",
+    ),
+    "NaN in the adjacency": (
+        [(np.array([[0, np.nan], [1, 0]]), None)],
+        "Got X[0] with NaN or infinity in its adjacency, but expected finite numbers.",
+    ),
+    "not square": (
+        [(np.ones((2, 3)), None)],
+        "Got X[0] with an adjacency of shape (2, 3), but expected a square matrix, a row and a "
+        "column for each node.",
+    ),
+    "other number of nodes": (
+        [(ONES, np.ones((3, 2)))],
+        "Got X[0] with 2 nodes and features or labels of 3, but expected as many.",
+    ),
+    "labels here and there": (
+        [nx.path_graph(2), labelled_networkx([(0, 1)], "ab")],
+        "Got X[1] with node labels, but expected none, as in X[0].",
+    ),
+    "features here and there": (
+        [(ONES, np.ones((2, 3))), (ONES, None)],
+        "Got X[1] without node features, but expected some, as in X[0].",
+    ),
+    "a label of some nodes": (
+        [nx.Graph()],
+        "Got X[0] with 'label' at 1 of 2 nodes, but expected it at all nodes or at none.",
+    ),
+    "a label is missing": (
+        [(ONES, {0: "a"})],
+        "Got X[0] without a label of node 1, but expected one for each of its 2 nodes.",
+    ),
+    "features of three dimensions": (
+        [(ONES, np.ones((2, 2, 2)))],
+        "Got X[0] with features of shape",
+    ),
+    "ragged features": (
+        [(ONES, [[1.0], [1.0, 2.0]])],
+        "Got X[0] with features that are no array of real numbers, but expected (n_nodes, n_features).",
+    ),
+    "an edge of three": (
+        [[(0, 1), (0, 1, 2)]],
+        "Got X[0] with an edge (0, 1, 2), but expected pai",
+    ),
+    "complex adjacency": (
+        [(ONES * 1j, None)],
+        "Got X[0] with an adjacency of complex128, but expected real numbers.",
+    ),
+    "no edge_index": (
+        [Data(x=torch.ones(2, 1))],
+        "Got X[0] with edge_index=None, but expected its edges, (2, n_edges).",
+    ),
+    "edge_index the other way": (
+        [Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0], [0, 0]]))],
+        "Got X[0] with an edge_index of shape (3, 2) and type int64, but expected an array (2, n_edges) of",
+    ),
+    "edge_index of a list": (
+        [Data(x=torch.ones(2, 1), edge_index=[[0, 1], [1]])],
+        "Got X[0] with an edge_index of another kind, but expected an array (2, n_edges)",
+    ),
+    "text in the adjacency": (
+        [(np.array([["a", "b"], ["b", "a"]]), None)],
+        "Got X[0] with an adjacency of <U1, but expected real numbers.",
+    ),
+    "complex features": (
+        [(ONES, np.ones((2, 1)) * 1j)],
+        "Got X[0] with features that are no array",
+    ),
+    "huge features": (
+        [(ONES, [[10**400], [1]])],
+        "Got X[0] with features that are no array of real",
+    ),
+    "lists as nodes": (
+        [[([0], [1]), ([1], [0])]],
+        "Got X[0] with an edge ([0], [1]), but expected",
+    ),
+    "labels of graphs of unequal length": (
+        [Data(edge_index=EDGE, num_nodes=2, y=torch.zeros(n)) for n in (2, 3)],
+        "Got X with y of 2 to 3 values a graph, but expected one label a graph, or as many",
+    ),
+    "array": (np.ones((5, 3)), "Got X as an array of shape (5, 3), but expected a sequence of gra"),
+}
+BAD["a label of some nodes"][0][0].add_node(0, label="a")
+BAD["a label of some nodes"][0][0].add_node(1)
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_graphs_are_told_in_a_sentence(case):
+    X, sentence = BAD[case]
+    with pytest.raises(ValueError) as caught:
+        read_graphs(X)
+    assert str(caught.value).startswith(sentence)
+
+
+@pytest.mark.parametrize("X", [nx.path_graph(3), Data(edge_index=EDGE), "MUTAG", 3, None, {0: 1}])
+def test_one_graph_is_no_sequence_of_graphs(X):
+    kind = type(X).__name__
+    with pytest.raises(TypeError, match=f"Got X of type {kind}, but expected a sequence of graphs"):
+        read_graphs(X)
+
+
+@pytest.mark.parametrize("graph", [3, "abc", None])
+def test_other_things_in_the_sequence_are_no_graphs(graph):
+    with pytest.raises(TypeError, match=r"Got X\[1\] of type .*, but expected a torch_geometric"):
+        read_graphs([nx.path_graph(2), graph])
+
+
+@pytest.mark.parametrize("label", [[1, 0], np.zeros(2), {}, float("nan")])
+def test_labels_that_are_no_names_are_told(label):
+    graph = nx.path_graph(2)
+    nx.set_node_attributes(graph, label, "label")
+    for node in graph:
+        graph.nodes[node]["label"] = label
+    with pytest.raises(ValueError, match=r"Got X\[0\] with the node label .* but expected a name"):
+        read_graphs([graph])
+
+
+@pytest.mark.parametrize("about", ["ab", 7])
+def test_features_that_are_nothing_of_the_kind_are_told(about):
+    for first in (ONES, [(0, 1), (1, 0)]):
+        with pytest.raises(TypeError, match=r"Got X\[0\] with nodes' features of type"):
+            read_graphs([(first, about)])
+
+
+def test_graphs_of_several_kinds_of_nodes_are_told():
+    with pytest.raises(
+        TypeError, match=r"Got X\[0\] of type HeteroData, with several kinds of nod"
+    ):
+        read_graphs([HeteroData()])

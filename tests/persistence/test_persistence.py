@@ -1,0 +1,715 @@
+"""Models in a file that runs nothing: what is saved comes back, what is wrong is refused."""
+
+import io
+import json
+import pathlib
+import pickle
+import re
+import subprocess
+import sys
+import textwrap
+import zipfile
+
+import joblib
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+import skops.io
+import torch
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.datasets import load_diabetes, load_digits, load_iris
+from sklearn.decomposition import PCA
+from sklearn.exceptions import InconsistentVersionWarning
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, PowerTransformer, StandardScaler
+from torch import nn
+
+from mixupe_sklearn import (
+    MixupEClassifier,
+    MixupEGraphClassifier,
+    MixupEImageClassifier,
+    MixupENet,
+    MixupERegressor,
+    MixupESearchCV,
+    MixupESpeechClassifier,
+    Spectrogram,
+    load,
+    make_mixupe_pipeline,
+    make_preprocessor,
+    preset,
+    save,
+    saved_info,
+)
+from mixupe_sklearn._persistence import file_format as container
+from mixupe_sklearn.callbacks import PolyakAverage, WarmupCosine
+from mixupe_sklearn.modules import MLP, NAMED, EmbeddedMLP
+from mixupe_sklearn.persistence import skops_types
+from mixupe_sklearn.preprocessing import ClippingScaler, PiecewiseLinearEncoder, QuantileScaler
+
+X, Y = load_iris(return_X_y=True)
+FEW = {"max_epochs": 2, "min_steps": 0, "batch_size": 40, "random_state": 0}
+SMALL = FEW | {"module_params": {"d_hidden": (8,)}}
+KEPT = pathlib.Path(__file__).parent / "saved"
+
+
+def frame():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    table["city"] = rng.choice(["Oslo", "Bonn", "Łódź", "Rome"], len(X), p=[0.4, 0.4, 0.17, 0.03])
+    table["day"] = pd.Timestamp("2026-01-01") + pd.to_timedelta(rng.integers(0, 90, len(X)), "D")
+    table["level"] = pd.Categorical(rng.integers(1, 4, len(X)))
+    table.loc[::7, ["a", "city", "day"]] = None
+    return table
+
+
+def digits():
+    pictures = load_digits()
+    return pictures.images[:60] / 16, pictures.target[:60]
+
+
+def sounds():
+    rng, time = np.random.default_rng(0), np.arange(4000) / 16000
+    pitch = rng.choice([400.0, 1600.0], 12)
+    return [np.sin(2 * np.pi * f * time) for f in pitch], pitch
+
+
+def graphs():
+    both = [make(n) for n in range(4, 12) for make in (nx.cycle_graph, nx.path_graph)]
+    return both, ["cycle", "path"] * 8
+
+
+def several():
+    return X, np.column_stack([Y == 0, Y == 2]).astype(int)
+
+
+def targets():
+    rows, y = load_diabetes(return_X_y=True)
+    return rows[:80], y[:80]
+
+
+SMALL_PICTURES = {"width": 4, "blocks": (1,)}
+SMALL_SOUNDS = {"channels": (2, 2), "d_hidden": (8,)}
+MAKERS = {
+    "members": lambda: (MixupEClassifier(n_members=3, **SMALL), (X, Y)),
+    "one": lambda: (MixupEClassifier(**preset("paper") | SMALL), (X, Y)),
+    "text": lambda: (MixupEClassifier(n_members=1, **SMALL), (X, np.array(["a", "b", "é"])[Y])),
+    "flags": lambda: (MixupEClassifier(n_members=1, **SMALL), (X, Y > 0)),
+    "several labels": lambda: (MixupEClassifier(n_members=1, **SMALL), several()),
+    "float64": lambda: (MixupEClassifier(n_members=1, **FEW, module=double_mlp), (X, Y)),
+    "one logit": lambda: (
+        MixupEClassifier(**preset("paper") | SMALL | {"module_params": {"n_outputs": 1}}),
+        (X[:100], Y[:100]),
+    ),
+    "ramps": lambda: (
+        MixupEClassifier(
+            n_members=1,
+            **FEW,
+            module=EmbeddedMLP,
+            module_params={"d_hidden": (4,), "embedding": "piecewise-linear", "bins": 3},
+        ),
+        (X, Y),
+    ),
+    "embedded": lambda: (
+        MixupEClassifier(n_members=1, **FEW, module=EmbeddedMLP, module_params={"d_hidden": (4,)}),
+        (X, Y),
+    ),
+    "weights": lambda: (MixupEClassifier(class_weight={0: 2, 1: 1, 2: 0.5}, **SMALL), (X, Y)),
+    "callbacks": lambda: (
+        MixupEClassifier(
+            n_members=1,
+            **SMALL,
+            lr_schedule="constant",
+            callbacks=[PolyakAverage(0.9), ("rate", WarmupCosine(n_warmup=2))],
+        ),
+        (X, Y),
+    ),
+    "optimizer": lambda: (
+        MixupEClassifier(
+            n_members=1,
+            **SMALL,
+            optimizer=torch.optim.RAdam,
+            optimizer_params={"betas": (0.8, 0.9)},
+        ),
+        (X, Y),
+    ),
+    "regressor": lambda: (MixupERegressor(n_members=2, **SMALL), targets()),
+    "several targets": lambda: (
+        MixupERegressor(**SMALL),
+        (X[:, :2], X[:, 2:]),
+    ),
+    "images": lambda: (
+        MixupEImageClassifier(
+            module_params=SMALL_PICTURES, max_epochs=1, augment="flip", random_state=0
+        ),
+        digits(),
+    ),
+    "speech": lambda: (
+        MixupESpeechClassifier(module_params=SMALL_SOUNDS, max_epochs=1, random_state=0),
+        sounds(),
+    ),
+    "graphs": lambda: (MixupEGraphClassifier(max_epochs=2, random_state=0), graphs()),
+    "pipeline": lambda: (make_mixupe_pipeline(n_members=1, **SMALL), (frame(), Y)),
+    "splines": lambda: (
+        make_mixupe_pipeline(
+            preprocessor=make_preprocessor(scaling="splines", min_frequency=10),
+            n_members=1,
+            **SMALL,
+        ),
+        (frame(), Y),
+    ),
+    "quantiles": lambda: (
+        make_mixupe_pipeline(preprocessor=make_preprocessor(scaling="quantile"), **SMALL),
+        (frame().to_numpy(), Y),
+    ),
+    "other steps": lambda: (
+        make_pipeline(
+            FunctionTransformer(np.log1p),
+            PowerTransformer(),
+            PCA(3),
+            MixupEClassifier(n_members=1, **SMALL),
+        ),
+        (X, Y),
+    ),
+    "transformed target": lambda: (
+        TransformedTargetRegressor(MixupERegressor(**SMALL), transformer=StandardScaler()),
+        targets(),
+    ),
+    "search": lambda: (
+        MixupESearchCV(
+            MixupEClassifier(**preset("paper") | SMALL), n_trials=2, cv=2, random_state=0
+        ),
+        (X, Y),
+    ),
+}
+
+
+def double_mlp(n_features, n_outputs):
+    return MLP(n_features, n_outputs, d_hidden=(4,)).double()
+
+
+class Linear(nn.Module):
+    def __init__(self, n_features, n_outputs):
+        super().__init__()
+        self.layer = nn.Linear(n_features, n_outputs)
+
+    def forward(self, rows):
+        return self.layer(rows)
+
+
+def output(model, rows):
+    return model.predict_proba(rows) if hasattr(model, "predict_proba") else model.predict(rows)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    made = {}
+
+    def get(name):
+        if name not in made:
+            model, (rows, y) = MAKERS[name]()
+            made[name] = model.fit(rows, y), rows, y
+        return made[name]
+
+    return get
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_what_is_saved_comes_back(name, fitted, tmp_path):
+    model, rows, _ = fitted(name)
+    path = tmp_path / "model.safetensors"
+    save(model, path)
+    loaded = load(path, trusted=[double_mlp, EmbeddedMLP])
+    assert type(loaded) is type(model)
+    np.testing.assert_array_equal(output(loaded, rows), output(model, rows))
+    told = [re.sub("0x[0-9a-f]+", "", str(one.get_params())) for one in (loaded, model)]
+    assert told[0] == told[1]
+    save(loaded, tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == path.read_bytes()
+
+
+def _attributes(value, path=""):
+    """All plain values within, by the path to them."""
+    if isinstance(value, (list, tuple)):
+        value = dict(enumerate(value))
+    elif hasattr(value, "__dict__") and type(value).__module__.startswith(("mixupe", "skorch")):
+        value = vars(value)
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _attributes(item, f"{path}.{key}")
+    elif isinstance(value, (int, float, str, type(None))):
+        yield path, value
+
+
+@pytest.mark.parametrize("name", ["members", "one", "regressor", "images", "graphs", "callbacks"])
+def test_the_nets_inside_are_alike(name, fitted, tmp_path):
+    model, _, _ = fitted(name)
+    save(model, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert vars(loaded).keys() == vars(model).keys()
+    differ = dict(_attributes(model.net_)).items() ^ dict(_attributes(loaded.net_)).items()
+    # What is no more than a note of the last fit.
+    passing = r"epoch_start_time_|_factors|_rates.*|best_\w+|n_misses_|is_active|patience|tol|training|_compiled_call_impl"
+    assert [p for p, _ in differ if not re.search(rf"\.({passing})$", p)] == []
+
+
+@pytest.mark.parametrize("name", ["members", "one", "regressor", "images", "graphs", "callbacks"])
+def test_training_goes_on_as_if_nothing_had_been(name, tmp_path):
+    model, (rows, y) = MAKERS[name]()
+    save(model.fit(rows, y), tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    for one in (model, loaded):
+        one.partial_fit(rows, y)
+    np.testing.assert_array_equal(output(loaded, rows), output(model, rows))
+    assert loaded.n_iter_ == model.n_iter_ == 1 + len(model.history_[:-1])
+
+
+@pytest.mark.parametrize(
+    "transformer", [ClippingScaler(), QuantileScaler(), PiecewiseLinearEncoder(), StandardScaler()]
+)
+def test_transformers_alone(transformer, tmp_path):
+    save(transformer.fit(X), tmp_path / "scaler")
+    np.testing.assert_array_equal(load(tmp_path / "scaler").transform(X), transformer.transform(X))
+
+
+def test_a_model_that_is_not_fitted(tmp_path):
+    rng = np.random.RandomState(3)
+    rng.normal()  # the second of a pair waits inside
+    save(MixupERegressor(alpha=0.7, random_state=rng), tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert not hasattr(loaded, "net_")
+    assert loaded.random_state.normal() == rng.normal()
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMED) - {"resnet50", "vit-b16", "coatnet0"}))
+def test_every_named_network(name, tmp_path):
+    pictures = np.random.default_rng(0).random((4, 32, 32))
+    narrow = {"lenet": {}, "vgg11": {"width": 4}, "vgg13": {"width": 4}}
+    params = narrow.get(
+        name, {"width": 2} if name.startswith("pre") else {"depth": 10, "widening": 1}
+    )
+    model = MixupEImageClassifier(module=name, module_params=params, max_epochs=1, random_state=0)
+    save(model.fit(pictures, [0, 1, 0, 1]), tmp_path / "model")
+    np.testing.assert_array_equal(
+        load(tmp_path / "model").predict_proba(pictures), model.predict_proba(pictures)
+    )
+
+
+def test_without_what_training_needs(fitted, tmp_path):
+    model, rows, y = fitted("members")
+    save(model, tmp_path / "whole")
+    save(model, tmp_path / "light", keep_training=False)
+    assert (tmp_path / "light").stat().st_size < 0.6 * (tmp_path / "whole").stat().st_size
+    light = load(tmp_path / "light")
+    np.testing.assert_array_equal(output(light, rows), output(model, rows))
+    assert light.partial_fit(rows, y).n_iter_ == model.n_iter_ + 1
+
+
+def test_the_search_keeps_its_trials(fitted, tmp_path):
+    search, rows, y = fitted("search")
+    save(search, tmp_path / "search")
+    loaded = load(tmp_path / "search")
+    assert loaded.score(rows, y) == search.score(rows, y)
+    assert loaded.best_params_ == search.best_params_
+    pd.testing.assert_frame_equal(
+        pd.DataFrame(loaded.cv_results_), pd.DataFrame(search.cv_results_)
+    )
+    ours, theirs = loaded.study_.trials_dataframe(), search.study_.trials_dataframe()
+    pd.testing.assert_frame_equal(ours, theirs)
+
+
+def test_in_a_fresh_process(fitted, tmp_path):
+    """Each kind of model is loaded, and predicts, where nothing of it was made."""
+    program = textwrap.dedent("""
+        import pathlib, pickle, sys, warnings
+        import numpy as np
+        folder = pathlib.Path(sys.argv[1])
+        from mixupe_sklearn import load
+        for path in sorted(folder.glob("*.safetensors"), key=lambda path: path.stem):
+            rows, expected = pickle.loads(path.with_suffix(".pkl").read_bytes())
+            model = load(path)
+            found = model.predict_proba(rows) if hasattr(model, "predict_proba") else model.predict(rows)
+            print(path.stem, np.array_equal(found, expected))
+    """)
+    names = sorted(set(MAKERS) - {"float64", "ramps"})  # they take classes that must be trusted
+    for name in names:
+        model, rows, _ = fitted(name)
+        save(model, tmp_path / f"{name}.safetensors")
+        (tmp_path / f"{name}.pkl").write_bytes(pickle.dumps((rows, output(model, rows))))
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program, str(tmp_path)],
+        capture_output=True, text=True, check=True, timeout=300,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == [f"{name} True" for name in names]
+
+
+# What is not to be loaded.
+
+
+class Bomb:
+    def __reduce__(self):
+        return pathlib.Path.touch, (pathlib.Path(self.mark),)
+
+
+@pytest.mark.parametrize("kind", ["pickle", "joblib", "torch", "skops", "text", "empty", "folder"])
+def test_other_files_are_refused_and_nothing_is_executed(kind, tmp_path):
+    bomb = Bomb()
+    bomb.mark = str(tmp_path / "executed")
+    path = tmp_path / "model.safetensors"
+    if kind == "pickle":
+        path.write_bytes(pickle.dumps(bomb))
+    elif kind == "joblib":
+        joblib.dump(bomb, path, compress=3)
+    elif kind == "torch":
+        torch.save(bomb, path)
+    elif kind == "skops":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("schema.json", json.dumps({"__loader__": "FunctionNode"}))
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.write_text("hello " * 20 if kind == "text" else "")
+    with pytest.raises(ValueError, match="Got .*model.safetensors', which .*, but expected a file"):
+        load(path)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_safetensors_of_others_are_refused(tmp_path):
+    import safetensors.torch
+
+    safetensors.torch.save_file({"w": torch.ones(2)}, tmp_path / "theirs")
+    with pytest.raises(ValueError, match="has no header of a saved model"):
+        load(tmp_path / "theirs")
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError, match="none/model', but expected .* that is there.$"):
+        save(MixupEClassifier(), tmp_path / "none" / "model")
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "none")
+
+
+@pytest.mark.parametrize("kind", ["flip", "cut"])
+def test_damaged_files_are_refused(kind, fitted, tmp_path):
+    """A thousand of them; half are hurt in the header, where most of the meaning is."""
+    model, _, _ = fitted("pipeline")
+    path = tmp_path / "model"
+    save(model, path, keep_training=False)
+    whole, rng = path.read_bytes(), np.random.default_rng(0)
+    n_header = 8 + int.from_bytes(whole[:8], "little")
+    for number in range(500):
+        data = bytearray(whole)
+        place = int(rng.integers(n_header if number % 2 else len(whole)))
+        if kind == "flip":
+            data[place] ^= 1 << int(rng.integers(8))
+        else:
+            del data[place:]
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match=r"^Got '.*model', which .*, but expected a file"):
+            load(path)
+
+
+def forged(model, change, tmp_path):
+    """The file of a model whose text was changed by someone who knows how to sign it."""
+    save(model, tmp_path / "model")
+    content = container.unpack((tmp_path / "model").read_bytes(), "a file", "1")
+    plain = change(content.model, content.arrays) or content.model
+    data = container.pack(plain, content.arrays, content.written_by, content.versions)
+    (tmp_path / "forged").write_bytes(data)
+    return tmp_path / "forged"
+
+
+def _set(path, value):
+    def change(model, arrays):
+        *way, last = path
+        for key in way:
+            model = model[key]
+        model[last] = value
+
+    return change
+
+
+NET = ("state", "nets_", 0, "dict")
+FORGERIES = {
+    "a type of the system": (_set(("state", "alpha"), {"name": "os.system"}), "names 'os.system'"),
+    "an object": (
+        _set(("state", "alpha"), {"object": "subprocess.Popen", "state": {"args": "true"}}),
+        "names 'subprocess.Popen'",
+    ),
+    "a call": (
+        _set(("state", "module"), {"partial": [{"name": "builtins.exec"}, {"tuple": ["1"]}, {}]}),
+        "names 'builtins.exec'",
+    ),
+    "a tag": (_set(("state", "alpha"), {"pickle": "gASVAA=="}), "unknown tag 'pickle'"),
+    "the class": (_set(("state", "__class__"), 1), "'__class__' among the attributes"),
+    "a wide network": (
+        _set((*NET, "arguments", "dict", "d_hidden"), [10**9]),
+        "arguments of its module that are larger",
+    ),
+    "a wider network": (_set((*NET, "arguments", "dict", "d_hidden"), [9]), "weights that are not"),
+    "a deep network": (
+        _set((*NET, "arguments", "dict", "d_hidden"), [8] * 1000),
+        "fewer weights than its module",
+    ),
+    "no weights": (_set((*NET, "weights"), {"dict": {}}), "fewer weights than its module"),
+    "no module": (
+        _set(("state", "_fixed", "dict", "module"), {"name": "mixupe.flip"}),
+        "for a mod",
+    ),
+    "many networks": (_set(("state", "_fixed", "dict", "n_members"), 10**9), "has 1 networks"),
+    "no array": (_set(("state", "X_mean_"), {"array": "none"}), "none"),
+    "wide text": (
+        _set(("state", "classes_"), {"items": ["a"], "kind": "U999999999", "shape": [1]}),
+        "shape is not that of its items",
+    ),
+    "a large shape": (
+        _set(("state", "classes_"), {"items": ["a"], "kind": "O", "shape": [10**12]}),
+        "shape is not that of its items",
+    ),
+    "a generator beyond its end": (
+        _set(
+            ("state", "random_state"),
+            {"generator": {"dict": {"bit_generator": "MT19937", "state": {"dict": {"pos": 10**6}}}}}
+            | {"legacy": True},
+        ),
+        "beyond its own end",
+    ),
+    "text for a number": (_set((*NET, "head"), {"float": "1e999"}), "KeyError: '1e999'"),
+    "a method": (
+        _set(("state", "_resolved_device"), {"name": "mixupe.MLP"}),
+        "'_resolved_device' among the attributes",
+    ),
+    "a call of a type": (
+        _set(("state", "module"), {"partial": [{"numpy_type": "bytes_"}, {"tuple": [9]}, {}]}),
+        "what has no name",
+    ),
+    "a function for a module": (
+        _set(
+            ("state", "module"), {"partial": [{"name": "numpy.add"}, {"tuple": []}, {"dict": {}}]}
+        ),
+        "'numpy.add' for a module",
+    ),
+    "long bytes": (_set(("state", "alpha"), {"scalar": "S1", "value": 2 * 10**9}), "type 'S1'"),
+    "wide text of little": (
+        _set(
+            ("state", "classes_"),
+            {"items": ["a" * 9999] + [""] * 9999, "kind": "U", "shape": [10_000]},
+        ),
+        "would take 399960000 bytes",
+    ),
+    "keys that are alike": (
+        _set(("state", "alpha"), {"set": [number * (2**61 - 1) for number in range(1, 1002)]}),
+        "more than 1000 large keys",
+    ),
+    "one array for two": (
+        _set(("state", "X_mean_"), {"array": "estimator.member_weights_"}),
+        "estimator.member_weights_",
+    ),
+    "control characters": (
+        _set(("state", "alpha"), {"name": "\x1b[31mX"}),
+        r"'\\x1b\[31mX', .*trusted=\[\.\.\.\]",
+    ),
+    "no alpha": (_set(("state", "alpha"), []), "ZeroDivisionError"),
+    "no estimator": (lambda model, arrays: {"tuple": [1, 2]}, "no estimator in it"),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_forged_files_are_refused(name, fitted, tmp_path):
+    change, words = FORGERIES[name]
+    path = forged(fitted("one")[0], change, tmp_path)
+    with pytest.raises(ValueError, match=words):
+        load(path)
+
+
+def test_buffers_are_counted_too(tmp_path):
+    """CoAtNet makes a table of all pairs of places, which no file holds."""
+    small = {"widths": (4, 4, 4, 4, 4), "blocks": (1, 1, 1, 1, 1), "d_head": 2}
+    pictures = np.random.default_rng(0).random((4, 32, 32))
+    model = MixupEImageClassifier(module="coatnet0", module_params=small, max_epochs=1)
+    save(model.fit(pictures, [0, 1, 0, 1]), tmp_path / "model")
+    np.testing.assert_array_equal(
+        load(tmp_path / "model").predict_proba(pictures), model.predict_proba(pictures)
+    )
+    change = _set((*NET, "arguments", "dict", "image_size"), {"tuple": [4096, 4096]})
+    with pytest.raises(ValueError, match="weights that are not|more memory than its weights"):
+        load(forged(model, change, tmp_path))
+
+
+@pytest.mark.parametrize("attribute", ["_n_features_outs", "_default_to_infrequent_mappings"])
+def test_an_encoder_beyond_its_columns_is_refused(attribute, fitted, tmp_path):
+    """Its own code would write where no memory of ours is."""
+
+    def change(model, arrays):
+        for value in _dicts(model):
+            if value.get("object") == "sklearn.OneHotEncoder" and attribute in value["state"]:
+                value["state"][attribute] = [2**40] * 2
+                value["state"]["_infrequent_enabled"] = True
+
+    with pytest.raises(ValueError, match="encoder that is beyond|cannot be read"):
+        load(forged(fitted("splines")[0], change, tmp_path))
+
+
+def _dicts(value):
+    if isinstance(value, dict):
+        yield value
+    items = value.values() if isinstance(value, dict) else value
+    for item in items if isinstance(value, (dict, list)) else ():
+        yield from _dicts(item)
+
+
+def test_a_deep_text_is_refused(fitted, tmp_path):
+    def change(model, arrays):
+        value = 1
+        for _ in range(400):
+            value = [value]
+        model["state"]["alpha"] = value
+
+    path = forged(fitted("one")[0], change, tmp_path)
+    data = path.read_bytes()
+    deep = data.replace(b"[" * 400, b"[" * 100_000)
+    path.write_bytes(
+        (len(deep) - len(data) + int.from_bytes(data[:8], "little")).to_bytes(8, "little")
+        + deep[8:]
+    )
+    with pytest.raises(ValueError, match="no header"):
+        load(path)
+
+
+def test_an_optimizer_of_another_shape_is_refused(fitted, tmp_path):
+    def change(model, arrays):
+        entry = next(name for name in arrays if name.endswith("exp_avg"))
+        arrays[entry] = np.zeros(3, np.float32)
+
+    with pytest.raises(ValueError, match="memory is not shaped as the weights"):
+        load(forged(fitted("one")[0], change, tmp_path))
+
+
+def test_places_are_left_behind(tmp_path):
+    pipeline = make_pipeline(StandardScaler(), MixupEClassifier(), memory=str(tmp_path / "cache"))
+    save(pipeline, tmp_path / "model")
+    assert load(tmp_path / "model").memory is None
+    assert load(forged(pipeline, _set(("state", "memory"), "elsewhere"), tmp_path)).memory is None
+    save(Spectrogram(cache=str(tmp_path)), tmp_path / "maker")
+    assert load(tmp_path / "maker").cache is None
+
+
+# Versions.
+
+
+def test_a_later_format_is_named(fitted, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(container, "FORMAT_VERSION", 7)
+        save(fitted("one")[0], tmp_path / "model")
+    with pytest.raises(ValueError, match="written in format 7, but expected a format up to 1"):
+        load(tmp_path / "model")
+
+
+def test_the_version_of_scikit_learn_is_told(fitted, tmp_path):
+    path = tmp_path / "model"
+    save(fitted("pipeline")[0], path)
+    content = container.unpack(path.read_bytes(), "a file", "1")
+    versions = content.versions | {"scikit-learn": "0.1"}
+    path.write_bytes(container.pack(content.model, content.arrays, "0.1", versions))
+    with pytest.warns(InconsistentVersionWarning, match="from version 0.1"):
+        load(path)
+
+
+def test_info(fitted, tmp_path):
+    save(fitted("one")[0], tmp_path / "model")
+    info = saved_info(tmp_path / "model")
+    assert info["type"] == "mixupe.MixupEClassifier"
+    assert info["versions"]["torch"] == torch.__version__
+    n_weights = sum(p.numel() for p in fitted("one")[0].net_.module_.parameters())
+    assert info["n_values"] > 3 * n_weights
+
+
+@pytest.mark.parametrize("name", ["classifier", "pipeline", "regressor"])
+def test_files_of_earlier_versions_load(name):
+    """Written by version 0.1.0.dev0, with what it predicted; see ``make_saved.py`` beside them."""
+    model = load(KEPT / f"{name}.safetensors")
+    kept = json.loads((KEPT / f"{name}.json").read_text())
+    rows = pd.DataFrame(kept["rows"]) if name == "pipeline" else np.array(kept["rows"])
+    np.testing.assert_allclose(output(model, rows), kept["output"], atol=1e-6)
+    assert saved_info(KEPT / f"{name}.safetensors")["written_by"] == kept["written_by"]
+
+
+# Modules, callbacks and devices of one's own.
+
+
+def test_a_module_of_ones_own_must_be_trusted(tmp_path):
+    model = MixupEClassifier(n_members=1, module=Linear, **FEW).fit(X, Y)
+    save(model, tmp_path / "model")
+    with pytest.raises(ValueError, match=r"Linear', a type .*load\(..., trusted=\[Linear\]\)\.$"):
+        load(tmp_path / "model")
+    loaded = load(tmp_path / "model", trusted=[Linear])
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+
+
+def test_a_network_whose_size_cannot_be_told_must_be_trusted(fitted, tmp_path):
+    save(fitted("ramps")[0], tmp_path / "model")
+    with pytest.raises(ValueError, match=r"EmbeddedMLP whose size .* trusted=\[EmbeddedMLP\]\)\.$"):
+        load(tmp_path / "model")
+
+
+def test_what_cannot_be_saved_is_named(tmp_path):
+    local = MixupEClassifier(module=lambda n_features, n_outputs: nn.Linear(n_features, n_outputs))
+    with pytest.raises(ValueError, match="estimator.module, a function .* within a function"):
+        save(local, tmp_path / "model")
+    odd = MixupEClassifier(module_params={"bias": object()})
+    with pytest.raises(ValueError, match="estimator.module_params.bias of type object, which save"):
+        save(odd, tmp_path / "model")
+    circle = []
+    circle.append(circle)
+    with pytest.raises(ValueError, match="contains itself"):
+        save(MixupEClassifier(alpha=circle), tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("trusted", [Linear, "Linear", 3])
+def test_trusted_is_a_list(trusted, tmp_path):
+    save(MixupEClassifier(), tmp_path / "model")
+    with pytest.raises(TypeError, match="but expected a list of types"):
+        load(tmp_path / "model", trusted=trusted)
+
+
+@pytest.mark.parametrize("thing", [{"a": 1}, "model", None, MixupENet(nn.Linear(2, 2))])
+def test_only_estimators_are_saved(thing, tmp_path):
+    with pytest.raises(TypeError, match="but expected a"):
+        save(thing, tmp_path / "model")
+
+
+def test_from_a_device_that_is_not_here(fitted, tmp_path):
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    path = forged(fitted("one")[0], _set(("state", "_fixed", "dict", "device"), "cuda"), tmp_path)
+    path = forged(fitted("one")[0], _set(("state", "device"), "cuda"), tmp_path)
+    with pytest.warns(UserWarning, match="onto the processor"):
+        loaded = load(path)
+    np.testing.assert_array_equal(loaded.predict(X), fitted("one")[0].predict(X))
+    assert load(path, device="cpu").device == "cpu"
+
+
+# Other ways to save.
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_pickle_and_joblib_keep_working(name, fitted):
+    model, rows, _ = fitted(name)
+    buffer = io.BytesIO()
+    joblib.dump(model, buffer)
+    buffer.seek(0)
+    for loaded in (pickle.loads(pickle.dumps(model)), joblib.load(buffer)):
+        np.testing.assert_array_equal(output(loaded, rows), output(model, rows))
+
+
+@pytest.mark.parametrize("name", sorted(set(MAKERS) - {"float64", "callbacks", "search"}))
+def test_skops_keeps_working_with_our_types_declared(name, fitted):
+    model, rows, _ = fitted(name)
+    data = skops.io.dumps(model)
+    assert set(skops.io.get_untrusted_types(data=data)) <= set(skops_types())
+    loaded = skops.io.loads(data, trusted=skops_types())
+    np.testing.assert_array_equal(output(loaded, rows), output(model, rows))

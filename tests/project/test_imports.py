@@ -1,0 +1,42 @@
+"""What importing the package loads, and in which order other libraries may come."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+def test_no_extra_is_imported_with_the_package():
+    # skorch itself brings pandas along where that is installed.
+    extras = ["optuna", "openml", "torch_geometric", "dask", "soundfile", "matplotlib"]
+    extras += ["rtdl_num_embeddings", "onnx", "skl2onnx", "onnxruntime"]
+    code = f"""
+import sys
+import mixupe_sklearn
+found = [name for name in {extras} if name in sys.modules]
+print(found)
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"
+
+
+ORDERS = {
+    "ours first": "import mixupe_sklearn, skorch, torch_geometric.data as pyg",
+    "graphs first": "import torch_geometric.data as pyg, mixupe_sklearn, skorch",
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_skorch_knows_graphs_in_whatever_order_all_are_imported(order):
+    code = f"""
+import torch
+{ORDERS[order]}
+from skorch.utils import to_tensor
+graph = pyg.Data(x=torch.ones(2, 1), edge_index=torch.zeros(2, 0, dtype=torch.long))
+print(type(to_tensor(graph, device="cpu")).__name__, to_tensor([1.0], device="cpu"))
+"""
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["Data", "[tensor(1.)]"]

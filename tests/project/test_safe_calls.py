@@ -1,0 +1,190 @@
+"""What no line of the source does, read from the source itself: see SECURITY.md."""
+
+import ast
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+FOLDERS = ("mixupe_sklearn", "benchmarks", "docs", ".ci")
+FILES = {
+    str(path.relative_to(ROOT)): path
+    for folder in FOLDERS
+    for path in (ROOT / folder).rglob("*.py")
+    if not {"_build", "gallery"} & set(path.parts)
+}
+# Runs text, or what bytes say, as code.
+RUNS_CODE = {"eval", "exec", "compile", "__import__", "builtins.eval", "builtins.exec"}
+RUNS_CODE |= {"code.interact", "runpy.run_path", "runpy.run_module"}
+UNPICKLES = {f"{module}.load" for module in ("pickle", "cloudpickle", "dill", "joblib", "marshal")}
+UNPICKLES |= {f"{module}.loads" for module in ("pickle", "cloudpickle", "dill", "marshal")}
+UNPICKLES |= {
+    "pickle.Unpickler",
+    "pickle._Unpickler",
+    "shelve.open",
+    "pandas.read_pickle",
+    "torch.load",
+}
+UNPICKLES |= {"yaml.load", "yaml.unsafe_load", "jsonpickle.decode", "torch.hub.load"}
+RUNS_SHELL = {"os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput"}
+RUNS_SHELL |= {
+    f"os.{kind}{way}" for kind in ("exec", "spawn") for way in ("l", "le", "lp", "v", "vp")
+}
+READS_XML = {
+    f"xml.{reader}"
+    for module in ("etree.ElementTree", "dom.minidom", "sax")
+    for reader in (f"{module}.{name}" for name in ("parse", "fromstring", "parseString", "XML"))
+}
+UNPACKS = {"shutil.unpack_archive", "tarfile.open", "tarfile.TarFile"}
+FORBIDDEN = RUNS_CODE | UNPICKLES | RUNS_SHELL | READS_XML | UNPACKS | {"tempfile.mktemp"}
+# Methods by which an archive writes files, whatever the archive is called.
+FORBIDDEN_METHODS = {"extractall", "extract"}
+ASKS = {f"requests.{name}" for name in ("get", "post", "put", "request", "head", "delete")}
+# Where something of it is done all the same, and how it is made safe.
+ALLOWED = {
+    # Names of classes are looked up in a short list; see tests/test_image_datasets.py.
+    ("mixupe_sklearn/datasets/_pickles.py", "pickle._Unpickler"),
+    # What the same run has written, into a temporary folder that is its user's alone.
+    ("benchmarks/_tabular/workers.py", "joblib.load"),
+}
+
+
+def names_in(tree):
+    """What the imported names of a module stand for."""
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {a.asname or a.name.split(".")[0]: a.asname and a.name for a in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
+    return {name: meaning or name for name, meaning in found.items()}
+
+
+def dotted(node, names):
+    """A name with dots in full, or nothing where it is none."""
+    if isinstance(node, ast.Name):
+        return names.get(node.id, node.id)
+    if isinstance(node, ast.Attribute) and (before := dotted(node.value, names)):
+        return f"{before}.{node.attr}"
+    return ""
+
+
+def is_true(call, keyword):
+    """Whether a keyword is given, and not as False or None."""
+    given = [word.value for word in call.keywords if word.arg == keyword]
+    return any(not (isinstance(v, ast.Constant) and v.value in (False, None)) for v in given)
+
+
+def faults_of(call, name):
+    """What is wrong with one call."""
+    words = {word.arg for word in call.keywords}
+    first = call.args[0] if call.args else None
+    if name in FORBIDDEN:
+        yield name
+    if isinstance(call.func, ast.Attribute) and call.func.attr in FORBIDDEN_METHODS:
+        yield call.func.attr
+    is_text = isinstance(first, ast.Constant | ast.JoinedStr)
+    if name.startswith("subprocess.") and (is_text or is_true(call, "shell")):
+        yield f"{name} of a text"
+    if name == "numpy.load" and is_true(call, "allow_pickle"):
+        yield f"{name} with pickles"
+    if name in ASKS and "timeout" not in words:
+        yield f"{name} without a time-out"
+    if name in ASKS and "verify" in words:
+        yield f"{name} that may not verify"
+    if name == "importlib.import_module" and isinstance(first, ast.Constant):
+        is_bad = any(bad.startswith(f"{first.value}.") for bad in UNPICKLES | READS_XML)
+        yield from [f"{name} of {first.value}"] * is_bad
+    if name == "jinja2.Environment" and not is_true(call, "autoescape"):
+        yield f"{name} without escapes"
+
+
+def faults_in(text):
+    """All that is wrong with a source."""
+    tree = ast.parse(text)
+    names = names_in(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield from faults_of(node, dotted(node.func, names))
+        elif isinstance(node, ast.ClassDef):  # a subclass is used in the place of its base
+            yield from (name for b in node.bases if (name := dotted(b, names)) in FORBIDDEN)
+
+
+BAD = {
+    "eval('1')": "eval",
+    "import os\nos.system('ls')": "os.system",
+    "from os import system as run\nrun('ls')": "os.system",
+    "import subprocess as s\ns.run(['ls'], shell=True)": "subprocess.run of a text",
+    "import subprocess\nsubprocess.run('ls')": "subprocess.run of a text",
+    "import subprocess\nsubprocess.run(f'ls {x}', shell=y)": "subprocess.run of a text",
+    "import pickle\npickle.loads(b'')": "pickle.loads",
+    "import pickle\nclass A(pickle.Unpickler): pass": "pickle.Unpickler",
+    "import importlib\nimportlib.import_module('pickle').loads(b'')": "importlib.import_module of pickle",
+    "import torch\ntorch.load('x')": "torch.load",
+    "import numpy as np\nnp.load('x', allow_pickle=True)": "numpy.load with pickles",
+    "import joblib\njoblib.load('x')": "joblib.load",
+    "import zipfile\nzipfile.ZipFile('x').extractall('y')": "extractall",
+    "from xml.etree import ElementTree as E\nE.fromstring('')": "xml.etree.ElementTree.fromstring",
+    "import requests\nrequests.get('x')": "requests.get without a time-out",
+    "import requests\nrequests.get('x', timeout=1, verify=False)": "requests.get that may not verify",
+    "import tempfile\ntempfile.mktemp()": "tempfile.mktemp",
+    "import jinja2\njinja2.Environment()": "jinja2.Environment without escapes",
+}
+GOOD = [
+    "module.eval()",
+    "import re\nre.compile('x')",
+    "import torch\ntorch.compile(x)",
+    "import subprocess\nsubprocess.run(['ls'], shell=False)",
+    "import numpy as np\nnp.load('x', allow_pickle=False)",
+    "import requests\nrequests.get('x', timeout=1)",
+    "import jinja2\njinja2.Environment(autoescape=True)",
+]
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_the_reader_sees_what_is_wrong(text):
+    assert list(faults_in(text)) == [BAD[text]]
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_the_reader_lets_others_pass(text):
+    assert list(faults_in(text)) == []
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_no_code_of_strangers_is_run(name):
+    found = {(name, fault) for fault in faults_in(FILES[name].read_text())}
+    assert found - ALLOWED == set()
+
+
+def test_each_exception_is_still_needed():
+    for name, fault in ALLOWED:
+        assert fault in set(faults_in(FILES[name].read_text()))
+
+
+@pytest.mark.parametrize("name", [n for n in sorted(FILES) if n.startswith(("mixupe", "bench"))])
+def test_an_assert_is_a_word_to_the_type_checker_and_no_check(name):
+    """Python leaves them out with ``-O``: input is checked by ``if`` and ``raise``."""
+    for node in ast.walk(ast.parse(FILES[name].read_text())):
+        if isinstance(node, ast.Assert):
+            assert isinstance(node.test, ast.Compare)
+            assert isinstance(node.test.ops[0], ast.IsNot)
+            assert ast.unparse(node.test.comparators[0]) == "None"
+
+
+@pytest.mark.parametrize("name", [n for n in sorted(FILES) if n.startswith(("mixupe", "bench"))])
+def test_a_finding_that_bandit_passes_over_has_its_reason(name):
+    for line in FILES[name].read_text().splitlines():
+        _, mark, after = line.partition("# nosec")
+        if mark:
+            code, _, reason = after.partition("#")
+            assert code.strip().startswith("B")
+            assert len(reason.split()) >= 3
+
+
+def test_the_page_on_security_names_tests_that_are_there():
+    page = (ROOT / "SECURITY.md").read_text()
+    named = set(re.findall(r"`(tests/[\w*.]+)`", page))
+    assert len(named) >= 9
+    assert [name for name in sorted(named) if not list(ROOT.glob(name))] == []
