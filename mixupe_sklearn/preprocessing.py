@@ -62,7 +62,7 @@ def _standard() -> list[tuple[str, Any]]:
     return [("simpleimputer", SimpleImputer()), ("standardscaler", StandardScaler())]
 
 
-def _holes_last(name: str, scaler: Any, *, with_std: bool = True) -> list[tuple[str, Any]]:
+def _missing_last(name: str, scaler: Any, *, with_std: bool = True) -> list[tuple[str, Any]]:
     """Scale, centre, and only then fill holes: the mean of raw numbers may be an outlier's."""
     centre = StandardScaler(with_std=with_std)
     return [(name, scaler), ("standardscaler", centre), ("simpleimputer", SimpleImputer())]
@@ -70,9 +70,9 @@ def _holes_last(name: str, scaler: Any, *, with_std: bool = True) -> list[tuple[
 
 _SCALINGS: dict[str, Callable[[], list[tuple[str, Any]]]] = {
     "standard": _standard,
-    "robust": lambda: _holes_last("clippingscaler", ClippingScaler()),
-    "quantile": lambda: _holes_last("quantilescaler", QuantileScaler()),
-    "splines": lambda: _holes_last(
+    "robust": lambda: _missing_last("clippingscaler", ClippingScaler()),
+    "quantile": lambda: _missing_last("quantilescaler", QuantileScaler()),
+    "splines": lambda: _missing_last(
         "piecewiselinearencoder", PiecewiseLinearEncoder(), with_std=False
     ),
 }

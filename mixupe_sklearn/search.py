@@ -34,7 +34,7 @@ from mixupe_sklearn._search.results import (
     why_no_result,
 )
 from mixupe_sklearn._search.space import Space
-from mixupe_sklearn._search.storage import HICCUPS, grace_of, has_heartbeat, opened
+from mixupe_sklearn._search.storage import TRANSIENT_ERRORS, grace_of, has_heartbeat, opened
 from mixupe_sklearn._search.study import IDENTITY, give_back_all, live_trials, open_study
 from mixupe_sklearn._search.trial import Task
 from mixupe_sklearn._search.worker import Job, work, work_elsewhere
@@ -385,7 +385,7 @@ class MixupESearchCV(BaseSearchCV):
         if "study_" in state:
             try:
                 state["study_"] = in_memory(state["study_"])
-            except HICCUPS:
+            except TRANSIENT_ERRORS:
                 del state["study_"]
         if isinstance(self.storage, RDBStorage):
             state["storage"] = self.storage.url

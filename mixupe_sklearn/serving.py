@@ -62,7 +62,7 @@ def to_torch(estimator) -> nn.Module:
     return PlainModel(estimator)
 
 
-def to_onnx(estimator, path=None, *, hole="") -> Any:
+def to_onnx(estimator, path=None, *, missing="") -> Any:
     """Write a fitted estimator, or a pipeline that ends with one, as an ONNX model.
 
     The preprocessing is part of the model. Behind :func:`make_preprocessor` each column that is
@@ -121,7 +121,7 @@ def to_onnx(estimator, path=None, *, hole="") -> Any:
         if library == "mixupe_sklearn":
             raise
         raise ImportError(f"to_onnx needs {library}: pip install mixupe-sklearn[onnx].") from error
-    model = parts.make_model(estimator, hole, import_module("mixupe_sklearn").__version__)
+    model = parts.make_model(estimator, missing, import_module("mixupe_sklearn").__version__)
     if path is not None:
         with replacing(path) as file:
             file.write(model.SerializeToString())

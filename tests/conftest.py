@@ -72,7 +72,7 @@ def diabetes():
 
 
 @pytest.fixture(scope="session")
-def several_labels(digits):
+def multilabel(digits):
     """Three yes/no questions about a digit: even, above four, prime."""
     X, y = digits
     return X[:600], np.column_stack([y % 2 == 0, y > 4, np.isin(y, [2, 3, 5, 7])])[:600].astype(int)

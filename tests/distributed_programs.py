@@ -116,7 +116,7 @@ OTHER_CASES = {
 
 # What the estimator for pictures is asked to do; only the last two have BatchNorm.
 SMALL_LENET = {"module": "lenet", "module_params": {"channels": (2, 3), "d_hidden": (5,)}}
-PICTURE_CASES = {
+IMAGE_CASES = {
     "augmented": {**SMALL_LENET, "augment": "crop-flip", "random_state": 0},
     "stopped early": {
         **{**SMALL_LENET, "early_stopping": True, "n_iter_no_change": 1, "tol": 1.0},
@@ -188,7 +188,7 @@ def weights_of(net):
     return {name: value.numpy() for name, value in net.module_.state_dict().items()}
 
 
-def pictures():
+def images():
     rng = np.random.default_rng(0)
     return rng.integers(256, size=(21, 16, 16), dtype=np.uint8), rng.integers(3, size=21)
 
@@ -196,13 +196,13 @@ def pictures():
 def fitted_classifier(case):
     """The estimator of a case, fitted."""
     case = {"max_epochs": 2, "batch_size": 5, "alpha": 0.5, "eta": 0.1, **case}
-    X, y = pictures()
+    X, y = images()
     if case.pop("is_loaded", False):
         X, y = FromMemory(torch.from_numpy(X)[:, None], torch.from_numpy(y)), None
     return MixupEImageClassifier(**case).fit(X, y)
 
 
-def with_pictures(case):
+def with_images(case):
     """What is known of the estimator of a case after training."""
     model = fitted_classifier(case)
     names = [name for name in model.history_[0] if name.startswith(("train", "valid", "loss"))]
@@ -210,7 +210,7 @@ def with_pictures(case):
         "weights": weights_of(model.net_),
         "figures": np.array([[row[name] for name in names] for row in model.history_]),
         "net": type(model.net_).__name__,
-        "proba": pickle.loads(pickle.dumps(model)).predict_proba(pictures()[0]),
+        "proba": pickle.loads(pickle.dumps(model)).predict_proba(images()[0]),
     }
 
 
@@ -341,7 +341,7 @@ def run_all(folder):
     torch.set_num_threads(1)
     gc.freeze()  # accelerate collects garbage after each training
     found = {name: trained(case, True) for name, case in {**CASES, **OTHER_CASES}.items()}
-    found["pictures"] = {name: with_pictures(case) for name, case in PICTURE_CASES.items()}
+    found["pictures"] = {name: with_images(case) for name, case in IMAGE_CASES.items()}
     found["dropout again"] = trained(OTHER_CASES["dropout"], True)
     found["keeping"] = keeping(folder)
     found["stops"] = [stops(rank) for rank in (0, 1)]

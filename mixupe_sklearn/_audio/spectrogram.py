@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from mixupe_sklearn._audio.waveforms import RATE, Waves, read_sounds
+from mixupe_sklearn._audio.waveforms import RATE, Waveforms, read_waveforms
 from mixupe_sklearn._utils.atomic_files import replacing
 from mixupe_sklearn._utils.parameter_rules import Kind, Number, Rule, check_rules
 
@@ -206,7 +206,7 @@ class Spectrogram(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
             float32; memory-mapped if there is a ``cache``, and free to be written to all the same.
         """
         self.fit(X)
-        waves = read_sounds(X, sampling_rate=self.sampling_rate, labelled=False).waves
+        waves = read_waveforms(X, sampling_rate=self.sampling_rate, labelled=False).waves
         shape = (len(waves), self.n_frequencies, self.n_frames)
         if self.cache is None:
             result = np.empty(shape, dtype=np.float32)
@@ -219,7 +219,7 @@ class Spectrogram(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
     def _n_values(self, seconds: float) -> int:
         return round(seconds * self.sampling_rate)
 
-    def _fill(self, result: np.ndarray, waves: Waves) -> None:
+    def _fill(self, result: np.ndarray, waves: Waveforms) -> None:
         """Write the spectrograms, batch by batch, where they are to be."""
         start, n_most = 0, self.batch_size * self.n_frames * self._n_values(self.stride)
         for batch in batches_of(waves, n_most):
@@ -233,13 +233,13 @@ class Spectrogram(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
                 result[row] = fit_frames(normalise(log), self.n_frames)
             start += len(batch)
 
-    def _key(self, waves: Waves) -> str:
+    def _key(self, waves: Waveforms) -> str:
         numbers = {name: getattr(self, name) for name in ("n_frequencies", "n_frames")}
         numbers |= {name: self._n_values(getattr(self, name)) for name in ("window", "stride")}
         text = f"{FORMAT} {sorted(numbers.items())} {waves.fingerprint()}"
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
-    def _keep(self, path: Path, waves: Waves, shape: tuple[int, ...]) -> np.ndarray:
+    def _keep(self, path: Path, waves: Waveforms, shape: tuple[int, ...]) -> np.ndarray:
         """Compute into a file of our own, and give it its name when it is whole."""
         with ExitStack() as stack:
             try:

@@ -33,7 +33,7 @@ RATE = Number(
 )
 
 
-class Waves(Sequence[np.ndarray]):
+class Waveforms(Sequence[np.ndarray]):
     """A lazy sequence of waves: float32 values in [-1, 1] at one sampling rate.
 
     Channels are averaged, 8-bit values are centred, and other rates are resampled. What a listener
@@ -66,12 +66,12 @@ class Waves(Sequence[np.ndarray]):
     def __getitem__(self, index: int) -> np.ndarray: ...
 
     @overload
-    def __getitem__(self, index: slice) -> "Waves": ...
+    def __getitem__(self, index: slice) -> "Waveforms": ...
 
     def __getitem__(self, index):
         """One wave, or some of them as lazy as before."""
         if isinstance(index, slice):
-            part = Waves(self._items[index], self.sampling_rate)
+            part = Waveforms(self._items[index], self.sampling_rate)
             part._told = self._told
             return part
         item = self._items[index]
@@ -118,11 +118,11 @@ class Waves(Sequence[np.ndarray]):
 class Sounds(NamedTuple):
     """Waves, and the names of the word folders that they were found in, where there are such."""
 
-    waves: Waves
+    waves: Waveforms
     labels: np.ndarray | None
 
 
-def read_sounds(
+def read_waveforms(
     X: Any,
     *,
     sampling_rate: int = 16000,
@@ -168,14 +168,14 @@ def read_sounds(
     [4000, 8000]
     """
     check_rules({"sampling_rate": sampling_rate}, {"sampling_rate": RATE})
-    if isinstance(X, Sounds | Waves):
+    if isinstance(X, Sounds | Waveforms):
         return _as_before(X if isinstance(X, Sounds) else Sounds(X, None), sampling_rate, name)
     if isinstance(X, str | os.PathLike):
         n_least = n_words if labelled else 0
         return _read_folder(X, int(sampling_rate), name, n_least)
     items = _as_items(X, name)
     found = [_as_item(item, int(sampling_rate), f"{name}[{i}]") for i, item in enumerate(items)]
-    return Sounds(Waves(found, int(sampling_rate)), None)
+    return Sounds(Waveforms(found, int(sampling_rate)), None)
 
 
 def _as_before(sounds: Sounds, sampling_rate: int, name: str) -> Sounds:
@@ -205,7 +205,7 @@ def _read_folder(X: str | os.PathLike, sampling_rate: int, name: str, n_least: i
     if not paths:
         raise ValueError(f"{got} without a sound file, but expected some ({', '.join(SUFFIXES)}).")
     labels = np.repeat(list(words), [len(found) for found in words.values()])
-    return Sounds(Waves(paths, sampling_rate), None if loose else labels)
+    return Sounds(Waveforms(paths, sampling_rate), None if loose else labels)
 
 
 def _check_words(words: dict[str, list[Path]], loose: list[Path], got: str, n_least: int) -> None:

@@ -52,12 +52,12 @@ def coefficients(
     n_rows, n_outputs = logits.shape
     unit = torch.eye(n_outputs, dtype=logits.dtype, device=logits.device)
     # One backward pass for all outputs: rows do not see each other, so each has its own gradient.
-    (slopes,) = torch.autograd.grad(
+    (grads,) = torch.autograd.grad(
         logits, X, unit[:, None].expand(-1, n_rows, -1), is_grads_batched=True
     )
     way = (X_mean - X).detach().flatten(1)
-    slopes, residual = slopes.flatten(2), HEADS[head].mean(logits.detach()) - y_onehot
-    along, norm = (slopes * way).sum(dim=-1).T, slopes.norm(dim=-1).T
+    grads, residual = grads.flatten(2), HEADS[head].mean(logits.detach()) - y_onehot
+    along, norm = (grads * way).sum(dim=-1).T, grads.norm(dim=-1).T
     distance = way.norm(dim=-1)
     lengths = norm * distance[:, None]
     cosine = torch.where(lengths > 0, along / lengths.clamp_min(1e-30), torch.zeros_like(along))

@@ -47,7 +47,7 @@ def fitted_net(estimator: Any, X: Any, y: Any, member: int = 0) -> tuple[Any, An
     if isinstance(estimator, BaseMixupE):
         check_is_fitted(estimator, "net_")
         net = member_of(estimator.nets_, member)
-        return net, make_dataset(*estimator._tensors(net, estimator._rows_to_look_at(X, y)))
+        return net, make_dataset(*estimator._tensors(net, estimator._monitored_rows(X, y)))
     if isinstance(estimator, (MixupENet, MixupENetRegressor)):
         check_is_fitted(estimator, "module_")
         if y is None:

@@ -86,8 +86,8 @@ def derivatives_at_zero(phi: Callable[[Tensor], Tensor], order: int) -> list[Ten
         below = up_to(number - 1)
 
         def with_next(a: Tensor) -> tuple[Tensor, ...]:
-            values, slopes = jvp(below, (a,), (torch.ones_like(a),))[:2]
-            return *values, slopes[-1]
+            values, grads = jvp(below, (a,), (torch.ones_like(a),))[:2]
+            return *values, grads[-1]
 
         return with_next
 

@@ -38,7 +38,7 @@ from mixupe_sklearn._distributed.process_group import (
     join,
     total_over_all,
 )
-from mixupe_sklearn._distributed.sharding import Portion
+from mixupe_sklearn._distributed.sharding import Shard
 from mixupe_sklearn._method.criterion import LossParts
 from mixupe_sklearn._net.callbacks import EpochHook
 from mixupe_sklearn._net.net import MixupENet, MixupENetRegressor, has_batch_norm
@@ -58,17 +58,17 @@ class _Step(nn.Module):
         super().__init__()
         self.module = module
         self.criterion = criterion
-        self.portion: Portion | None = None
+        self.shard: Shard | None = None
 
     def forward(self, *args: Any, **kwargs: Any) -> LossParts:
-        return self.criterion(self.module, *args, portion=self.portion, **kwargs)
+        return self.criterion(self.module, *args, shard=self.shard, **kwargs)
 
 
 class _Company:
     """The processes that train a network together, while they do."""
 
     def __init__(self, accelerator: Any, module: nn.Module, criterion: nn.Module, seed: int):
-        self.place = Portion(accelerator.process_index, accelerator.num_processes, total_over_all)
+        self.place = Shard(accelerator.process_index, accelerator.num_processes, total_over_all)
         self.step = _Step(module, criterion)
         self.shared_step = accelerator.prepare(self.step)  # averages gradients
         # Whether a batch holds the rows of all processes.
@@ -79,11 +79,11 @@ class _Company:
 
     def loss_parts(self, inputs: Any, y: Tensor, weight: Any, fit_params: dict) -> LossParts:
         """Run this process's portion of a batch."""
-        self.step.portion = self.place
+        self.step.shard = self.place
         if not self.has_whole_batches:
-            sizes = torch.zeros(self.place.n_portions, dtype=torch.long, device=y.device)
+            sizes = torch.zeros(self.place.n_shards, dtype=torch.long, device=y.device)
             sizes[self.place.rank] = len(y)
-            self.step.portion = self.place._replace(sizes=tuple(total_over_all(sizes).tolist()))
+            self.step.shard = self.place._replace(sizes=tuple(total_over_all(sizes).tolist()))
         with self.own_draws(y.device):
             return self.shared_step(inputs, y, weight, **fit_params)
 

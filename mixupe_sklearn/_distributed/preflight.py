@@ -10,7 +10,7 @@ from skorch.callbacks import BatchScoring, EpochScoring
 
 from mixupe_sklearn._data.batches import Batches
 from mixupe_sklearn._data.skorch_datasets import rows_in_memory, targets_of
-from mixupe_sklearn._distributed.sharding import portion_sizes
+from mixupe_sklearn._distributed.sharding import shard_sizes
 from mixupe_sklearn._method.mixup import share_size
 from mixupe_sklearn._method.parameter_rules import METHOD_RULES
 
@@ -81,10 +81,10 @@ def _numbers(values: Any) -> np.ndarray:
 
 def check_batch_norm(criterion: Any, n_rows: int, n_processes: int) -> None:
     """Raise one sentence where BatchNorm of a process would have to learn from single rows."""
-    least = portion_sizes(n_rows, n_processes)[-1]
+    least = shard_sizes(n_rows, n_processes)[-1]
     if least >= 2 and criterion.has_mixing and criterion.has_penalty and not criterion.single_pass:
         n_clean = share_size(n_rows, criterion.penalty_fraction, 2)
-        least = portion_sizes(n_clean, n_processes)[-1]
+        least = shard_sizes(n_clean, n_processes)[-1]
     if least < 2:
         raise ValueError(
             f"Got batches of {n_rows} rows for {n_processes} processes with "

@@ -16,7 +16,7 @@ from torch import Tensor
 from mixupe_sklearn._method.mixup import Draw, share_size, take
 
 
-class Portion(NamedTuple):
+class Shard(NamedTuple):
     """The place of a process among those that train together.
 
     ``rank`` counts from 0 to ``n_portions - 1``; ``total`` returns the sum of a small tensor over
@@ -25,7 +25,7 @@ class Portion(NamedTuple):
     """
 
     rank: int
-    n_portions: int
+    n_shards: int
     total: Callable[[Tensor], Tensor]
     sizes: tuple[int, ...] | None = None
 
@@ -66,7 +66,7 @@ class WithGradient(torch.autograd.Function):
         return upstream * mixed_gradient, clean, None, None, None
 
 
-def portion_sizes(n_samples: int, n_portions: int) -> tuple[int, ...]:
+def shard_sizes(n_samples: int, n_shards: int) -> tuple[int, ...]:
     """Rows of each portion of a batch: as equal as can be, the first ones the larger.
 
     Examples
@@ -74,11 +74,11 @@ def portion_sizes(n_samples: int, n_portions: int) -> tuple[int, ...]:
     >>> portion_sizes(7, 3), portion_sizes(1, 2)
     ((3, 2, 2), (1, 0))
     """
-    small, n_larger = divmod(n_samples, n_portions)
-    return tuple(small + (rank < n_larger) for rank in range(n_portions))
+    small, n_larger = divmod(n_samples, n_shards)
+    return tuple(small + (rank < n_larger) for rank in range(n_shards))
 
 
-def own_rows(rows: np.ndarray, portion: Portion) -> np.ndarray:
+def own_rows(rows: np.ndarray, shard: Shard) -> np.ndarray:
     """The portion of some rows; where there are too few for all, the first one as a stand-in.
 
     A process without rows still has to run the module, since the others wait for its gradients.
@@ -90,14 +90,14 @@ def own_rows(rows: np.ndarray, portion: Portion) -> np.ndarray:
     >>> own_rows(rows, Portion(0, 2, total=None)), own_rows(rows[:1], Portion(1, 2, total=None))
     (array([4, 2]), array([4]))
     """
-    sizes = portion_sizes(len(rows), portion.n_portions)
-    start = sum(sizes[: portion.rank])
-    return rows[start : start + sizes[portion.rank]] if sizes[portion.rank] else rows[:1]
+    sizes = shard_sizes(len(rows), shard.n_shards)
+    start = sum(sizes[: shard.rank])
+    return rows[start : start + sizes[shard.rank]] if sizes[shard.rank] else rows[:1]
 
 
 def cut(
-    X: Any, y: Tensor, sample_weight: Tensor | None, portion: Portion
-) -> tuple[Any, Tensor, Tensor | None, Portion]:
+    X: Any, y: Tensor, sample_weight: Tensor | None, shard: Shard
+) -> tuple[Any, Tensor, Tensor | None, Shard]:
     """Leave a process its own rows of a whole batch, if that is what it has.
 
     Hidden states are computed in the process that mixes them, so its rows are mixed by themselves.
@@ -109,15 +109,15 @@ def cut(
     >>> X, portion.sizes
     (tensor([3, 4]), (3, 2))
     """
-    if portion.sizes is not None:
-        return X, y, sample_weight, portion
-    rows = own_rows(np.arange(len(y)), portion)
+    if shard.sizes is not None:
+        return X, y, sample_weight, shard
+    rows = own_rows(np.arange(len(y)), shard)
     weight = None if sample_weight is None else take(sample_weight, rows)
-    sizes = portion_sizes(len(y), portion.n_portions)
-    return take(X, rows), take(y, rows), weight, portion._replace(sizes=sizes)
+    sizes = shard_sizes(len(y), shard.n_shards)
+    return take(X, rows), take(y, rows), weight, shard._replace(sizes=sizes)
 
 
-def own_part(draw: Draw, n_samples: int, portion: Portion | None, least: int = 1) -> Own:
+def own_part(draw: Draw, n_samples: int, shard: Shard | None, least: int = 1) -> Own:
     """What a process does of a step that all have drawn for the whole batch.
 
     Parameters
@@ -141,16 +141,16 @@ def own_part(draw: Draw, n_samples: int, portion: Portion | None, least: int = 1
     >>> own.draw.partner, round(own.mixed_weight, 3)               # only its two rows are
     (array([1, 0]), 0.667)
     """
-    if portion is None:
+    if shard is None:
         return Own(draw, clean=None if draw.partner is None else draw.clean)
-    if portion.sizes is not None:
-        return _of_rows_at_hand(draw, portion.sizes, portion.rank, least)
+    if shard.sizes is not None:
+        return _of_rows_at_hand(draw, shard.sizes, shard.rank, least)
     every = np.arange(n_samples)
-    mixed = clean = own_rows(every, portion)
-    size = n_clean = portion_sizes(n_samples, portion.n_portions)[portion.rank]
+    mixed = clean = own_rows(every, shard)
+    size = n_clean = shard_sizes(n_samples, shard.n_shards)[shard.rank]
     if draw.partner is not None and draw.clean is not None:
-        clean = own_rows(draw.clean, portion)
-        n_clean = portion_sizes(len(draw.clean), portion.n_portions)[portion.rank]
+        clean = own_rows(draw.clean, shard)
+        n_clean = shard_sizes(len(draw.clean), shard.n_shards)[shard.rank]
     return Own(draw, mixed, clean, size / n_samples, float(n_clean > 0))
 
 
@@ -177,7 +177,7 @@ def _of_rows_at_hand(draw: Draw, sizes: tuple[int, ...], rank: int, least: int) 
 
 
 def joined(
-    portion: Portion,
+    shard: Shard,
     own: Own,
     mixup_part: tuple[Tensor, Tensor],
     penalty_part: tuple[Tensor, Tensor | None],
@@ -196,14 +196,14 @@ def joined(
     >>> joined(portion, own, part, part)[0]
     (tensor(3.), tensor([[1.]]))
     """
-    (mixup_loss, gradient), (penalty_term, slope) = mixup_part, penalty_part
+    (mixup_loss, gradient), (penalty_term, grad) = mixup_part, penalty_part
     penalty_term = own.penalty_weight * penalty_term
     found = torch.stack([own.mixed_weight * mixup_loss, penalty_term.detach()])
-    mixup_loss, whole_term = portion.total(found).unbind()
-    gradient = portion.n_portions * own.mixed_weight * gradient
-    if slope is not None:
-        slope = portion.n_portions * own.penalty_weight * slope
+    mixup_loss, whole_term = shard.total(found).unbind()
+    gradient = shard.n_shards * own.mixed_weight * gradient
+    if grad is not None:
+        grad = shard.n_shards * own.penalty_weight * grad
     elif penalty_term.requires_grad:
-        times = torch.full_like(whole_term, portion.n_portions)
+        times = torch.full_like(whole_term, shard.n_shards)
         whole_term = WithGradient.apply(penalty_term, None, whole_term, times, None)
-    return (mixup_loss, gradient), (whole_term, slope)
+    return (mixup_loss, gradient), (whole_term, grad)

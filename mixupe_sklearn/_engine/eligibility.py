@@ -165,7 +165,7 @@ def _parts_of(iterator: Batches) -> tuple[Any, Any]:
     return iterator.X.get("X") if is_known else None, iterator.X.get("sample_weight")
 
 
-class Loan:
+class StackedSession:
     """Weights and optimizer state of a net, borrowed for the time of its training.
 
     Between epochs the net is whole: its parameters, their gradients and its optimizer's state show
@@ -174,14 +174,14 @@ class Loan:
     """
 
     def __init__(self, net: Any):
-        self.terms = _terms_of_loan(net)
+        self.terms = _session_key(net)
         self.batch = Batch([net])
         (self.optimizer,) = self.batch.optimizers
         self.states: list[tuple[Any, dict[str, Any]]] = []
 
     def is_good(self, net: Any) -> bool:
         """Whether the net still has what was borrowed, and is trained as before."""
-        is_same = net.optimizer_ is self.optimizer and _terms_of_loan(net) == self.terms
+        is_same = net.optimizer_ is self.optimizer and _session_key(net) == self.terms
         return is_same and self.batch.stack.is_whole and self.has_states
 
     @property
@@ -224,7 +224,7 @@ class Loan:
         for (parameter, _, _), gradient in zip(stack.lent, gradients, strict=True):
             parameter.grad = gradient.clone()
 
-    def pay_back(self) -> None:
+    def restore_parameters(self) -> None:
         """Give the net memory of its own."""
         stack = self.batch.stack
         stack.release()
@@ -236,13 +236,13 @@ class Loan:
                 state.update({name: value.clone() for name, value in arrays.items()})
 
 
-def _terms_of_loan(net: Any) -> tuple[Any, ...]:
+def _session_key(net: Any) -> tuple[Any, ...]:
     """What may not change while a loan lasts."""
     return rates_of(net.optimizer_), activation_of(net.module_)
 
 
 # The loans of nets in training; none of them holds on to its net.
-_loans: weakref.WeakKeyDictionary[Any, Loan] = weakref.WeakKeyDictionary()
+_sessions: weakref.WeakKeyDictionary[Any, StackedSession] = weakref.WeakKeyDictionary()
 
 
 def run_by_hand(net: Any, iterator: Batches) -> np.ndarray:
@@ -255,20 +255,20 @@ def run_by_hand(net: Any, iterator: Batches) -> np.ndarray:
     values : array of shape (n_batches, 4)
         Loss, its parts and its scale.
     """
-    if net in _loans and not _loans[net].is_good(net):
-        pay_back(net)
-    if net not in _loans:
+    if net in _sessions and not _sessions[net].is_good(net):
+        restore_parameters(net)
+    if net not in _sessions:
         net.rest_rate()  # a step that was taken elsewhere may have moved it
-        _loans[net] = Loan(net)
+        _sessions[net] = StackedSession(net)
     X, weight = _parts_of(iterator)
     data = Data(X, iterator.y, weight, net, iterator.indices)
     order = iterator.order()
     order = np.arange(iterator.n_samples) if order is None else order
-    return _loans[net].run_epoch(net, data, order, iterator.sizes())
+    return _sessions[net].run_epoch(net, data, order, iterator.sizes())
 
 
-def pay_back(net: Any) -> None:
+def restore_parameters(net: Any) -> None:
     """Give the net's weights and optimizer state back, if they are borrowed."""
-    loan = _loans.pop(net, None)
-    if loan is not None:
-        loan.pay_back()
+    session = _sessions.pop(net, None)
+    if session is not None:
+        session.restore_parameters()

@@ -46,14 +46,14 @@ class Pairs(NamedTuple):
         return torch.lerp(other, values, self.lam, out=out)
 
     def unmix(
-        self, slope: Tensor, extra: Tensor, out: Tensor, other: Tensor, scratch: Tensor
+        self, grad: Tensor, extra: Tensor, out: Tensor, other: Tensor, scratch: Tensor
     ) -> Tensor:
         """The transpose of ``mix``: the slope of mixed rows, brought to both rows of each.
 
         ``extra`` is a further slope of the first partners.
         """
-        torch.mul(slope, self.lam, out=out)
-        torch.sub(slope, out, out=scratch)
+        torch.mul(grad, self.lam, out=out)
+        torch.sub(grad, out, out=scratch)
         if extra.shape[1]:
             scratch[:, : extra.shape[1]] += extra
         return out.add_(_take(scratch, self.inverse, other))
@@ -137,12 +137,12 @@ class Outputs:
 
     def __init__(self, logits: Tensor, n_rows: int, n_clean: int):
         self.logits, self.mean = logits, torch.empty_like(logits)
-        self.slope = torch.empty_like(logits)
+        self.grad = torch.empty_like(logits)
         self.n_rows = n_rows
         # Made once: a view costs as much as a small sum.
-        self.of_loss = self.slope[:, :n_rows]
+        self.of_loss = self.grad[:, :n_rows]
         first = logits.shape[1] - n_clean
-        self.of_clean = self.mean[:, first:], self.slope[:, first:]
+        self.of_clean = self.mean[:, first:], self.grad[:, first:]
 
 
 def scale_of(loss: Tensor, penalty: Tensor, n_rows: int) -> Tensor | float:
@@ -207,23 +207,23 @@ def losses_of(values: Values, inner: Tensor, n_rows: int, feed: Feed, head: str)
     return losses - floor(feed.targets[:, :n_rows], mass)
 
 
-def write_slope(outputs: Outputs, feed: Feed, head: str) -> Sums:
+def write_grad(outputs: Outputs, feed: Feed, head: str) -> Sums:
     """Sum up loss and penalty; their gradient for the logits is written in closed form."""
-    n_rows, slope = outputs.n_rows, outputs.slope
+    n_rows, grad = outputs.n_rows, outputs.grad
     values = evaluate(outputs.logits, head, out=outputs.mean)
     inner = torch.linalg.vecdot(feed.targets, values.logits)
     loss = losses_of(values, inner, n_rows, feed, head).sum(dim=-1)
     if feed.mass is None:
-        torch.sub(values.mean, feed.targets, out=slope)
+        torch.sub(values.mean, feed.targets, out=grad)
     else:
-        slope.copy_(values.mean)
+        grad.copy_(values.mean)
         outputs.of_loss.mul_(feed.mass[..., None])
-        slope.sub_(feed.targets)
+        grad.sub_(feed.targets)
     if feed.pull is None:
-        slope.mul_(1 / n_rows)
+        grad.mul_(1 / n_rows)
         return Sums(loss)
     penalty = _write_penalty(outputs, values.logits, inner, feed, head)
-    slope.mul_(scale_of(loss, penalty, n_rows))
+    grad.mul_(scale_of(loss, penalty, n_rows))
     return Sums(loss, penalty)
 
 
@@ -231,12 +231,12 @@ def _write_penalty(
     outputs: Outputs, logits: Tensor, inner: Tensor, feed: Feed, head: str
 ) -> Tensor:
     """Sum up the penalty, and bring its gradient to the residuals that are there already."""
-    mean, slope = outputs.of_clean
+    mean, grad = outputs.of_clean
     logits = logits[:, -mean.shape[1] :]
     # One column each, so that they can be multiplied with rows.
     of_mean = (mean * logits).sum(dim=-1, keepdim=True)
     if feed.clean is None:
-        residual, of_target = slope, inner[:, outputs.n_rows :, None]
+        residual, of_target = grad, inner[:, outputs.n_rows :, None]
     else:
         residual = mean - feed.clean
         of_target = (feed.clean * logits).sum(dim=-1, keepdim=True)
@@ -246,11 +246,11 @@ def _write_penalty(
     penalty = (pull * minus_q).sum(dim=(1, 2))
     # The gradient of -q_hat: residual + g'(f) f.
     if head == "softmax":
-        steepness = torch.addcmul(residual, mean, logits - of_mean)
+        grad_q_hat = torch.addcmul(residual, mean, logits - of_mean)
     else:
-        steepness = residual + HEADS[head].curve(mean, logits)
+        grad_q_hat = residual + HEADS[head].curve(mean, logits)
     if feed.clean is None:
-        torch.mul(steepness, pull, out=slope)
+        torch.mul(grad_q_hat, pull, out=grad)
     else:
-        slope.addcmul_(steepness, pull)
+        grad.addcmul_(grad_q_hat, pull)
     return penalty

@@ -20,7 +20,7 @@ from mixupe_sklearn._engine.loss import (
     losses_of,
     padded,
     scale_of,
-    write_slope,
+    write_grad,
 )
 from mixupe_sklearn._method.penalties import HEADS, directional_penalty
 
@@ -46,28 +46,26 @@ ACTIVATIONS: dict[type[nn.Module], Activation] = {
     nn.ReLU: Activation(
         torch.relu,
         lambda state, out: torch.clamp_min(state, 0, out=out),
-        lambda slope, state: _aten.threshold_backward.grad_input(slope, state, 0, grad_input=slope),
+        lambda grad, state: _aten.threshold_backward.grad_input(grad, state, 0, grad_input=grad),
     ),
     nn.GELU: Activation(
         nn.functional.gelu,
         lambda state, out: _aten.gelu.out(state, out=out),
-        lambda slope, state: _aten.gelu_backward.grad_input(slope, state, grad_input=slope),
+        lambda grad, state: _aten.gelu_backward.grad_input(grad, state, grad_input=grad),
         needs_input=True,
     ),
     nn.SiLU: Activation(
         nn.functional.silu,
         lambda state, out: _aten.silu.out(state, out=out),
-        lambda slope, state: _aten.silu_backward.grad_input(slope, state, grad_input=slope),
+        lambda grad, state: _aten.silu_backward.grad_input(grad, state, grad_input=grad),
         needs_input=True,
     ),
     nn.Tanh: Activation(
         torch.tanh,
         lambda state, out: torch.tanh(state, out=out),
-        lambda slope, state: _aten.tanh_backward.grad_input(slope, state, grad_input=slope),
+        lambda grad, state: _aten.tanh_backward.grad_input(grad, state, grad_input=grad),
     ),
-    nn.Identity: Activation(
-        lambda state: state, lambda state, out: None, lambda slope, state: None
-    ),
+    nn.Identity: Activation(lambda state: state, lambda state, out: None, lambda grad, state: None),
 }
 
 
@@ -158,8 +156,8 @@ class _Layer(NamedTuple):
     weight: Tensor
     transposed: Tensor
     bias: Tensor | None
-    weight_slope: Tensor
-    bias_slope: Tensor | None
+    weight_grad: Tensor
+    bias_grad: Tensor | None
 
     def run(self, state: Tensor, out: Tensor) -> None:
         """Write what the layer makes of a state."""
@@ -168,18 +166,18 @@ class _Layer(NamedTuple):
         else:
             torch.baddbmm(self.bias, state, self.transposed, out=out)
 
-    def write(self, slope: Tensor, state: Tensor) -> None:
+    def write(self, grad: Tensor, state: Tensor) -> None:
         """Write the gradient of the layer's weights, from that of what it gave."""
-        torch.bmm(slope.mT, state, out=self.weight_slope)
-        if self.bias_slope is not None:
-            torch.sum(slope, dim=1, out=self.bias_slope)
+        torch.bmm(grad.mT, state, out=self.weight_grad)
+        if self.bias_grad is not None:
+            torch.sum(grad, dim=1, out=self.bias_grad)
 
 
 def _layers_of(stack: Stack) -> list[_Layer]:
     pairs = zip(stack.layers(stack.weights), stack.layers(stack.gradient), strict=True)
     return [
-        _Layer(weight, weight.mT, None if bias is None else bias[:, None], *slopes)
-        for (weight, bias), slopes in pairs
+        _Layer(weight, weight.mT, None if bias is None else bias[:, None], *grads)
+        for (weight, bias), grads in pairs
     ]
 
 
@@ -209,17 +207,17 @@ class Passes:
         self.before = [new(n_members, n_rows + n_extra, width) for width in widths]
         needs_input = self.activation.needs_input
         self.after = [torch.empty_like(s) if needs_input else s for s in self.before[:-1]]
-        self.slopes = [torch.empty_like(state) for state in self.before[:-1]]
+        self.grads = [torch.empty_like(state) for state in self.before[:-1]]
         self.outputs = Outputs(self.before[-1], n_rows, n_clean)
-        state, slope = self.before[0], (self.slopes or [self.outputs.slope])[0]
+        state, grad = self.before[0], (self.grads or [self.outputs.grad])[0]
         self.mixed, self.extra = state[:, :n_rows], state[:, n_rows:]
-        self.mixed_slope, self.extra_slope = slope[:, :n_rows], slope[:, n_rows:]
+        self.mixed_grad, self.extra_grad = grad[:, :n_rows], grad[:, n_rows:]
         self.other_first = self.other[:, :n_extra]
 
     def run(self, feed: Feed, head: str) -> Sums:
         """Sum up the loss, and write the gradient of every weight."""
         self._forward(feed)
-        sums = write_slope(self.outputs, feed, head)
+        sums = write_grad(self.outputs, feed, head)
         self._backward(feed)
         return sums
 
@@ -238,16 +236,16 @@ class Passes:
 
     def _backward(self, feed: Feed) -> None:
         states = self.before if self.activation.needs_input else self.after
-        slope = self.outputs.slope
+        grad = self.outputs.grad
         for number in reversed(range(1, len(self.layers))):
             layer = self.layers[number]
-            layer.write(slope, self.after[number - 1])
-            slope = torch.bmm(slope, layer.weight, out=self.slopes[number - 1])
-            self.activation.backward(slope, states[number - 1])
+            layer.write(grad, self.after[number - 1])
+            grad = torch.bmm(grad, layer.weight, out=self.grads[number - 1])
+            self.activation.backward(grad, states[number - 1])
         if feed.pairs is not None:
             rooms = (self.first, self.other, self.scratch)
-            slope = feed.pairs.unmix(self.mixed_slope, self.extra_slope, *rooms)
-        self.layers[0].write(slope, feed.X)
+            grad = feed.pairs.unmix(self.mixed_grad, self.extra_grad, *rooms)
+        self.layers[0].write(grad, feed.X)
 
 
 def _linear(state: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

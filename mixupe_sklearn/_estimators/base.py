@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mixupe_sklearn._data.rows import OutOfRangeError, Rows, check_finite, mean_of_rows
 from mixupe_sklearn._distributed.process_group import is_main
-from mixupe_sklearn._estimators.ensemble import Exam, train_members
+from mixupe_sklearn._estimators.ensemble import ValidationFolds, train_members
 from mixupe_sklearn._estimators.sklearn_callbacks import CallbackSupportMixin, FitTasks
 from mixupe_sklearn._estimators.validation import CheckedRows
 from mixupe_sklearn._net.build import (
@@ -164,20 +164,20 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
             raise ValueError(f"Got {given[0]} without {missing[0]}, but expected both or neither.")
         is_new = not (self.warm_start and hasattr(self, "net_"))
         train = self._begin(X, y, sample_weight, is_new=is_new, learn=is_new)
-        valid = exam = None
+        valid = folds = None
         if given:
             valid = self._rows(X_val, y_val, sample_weight_val, suffix="_val")
-            exam = Exam(valid, [np.arange(valid.n_rows)] * self.n_members)
+            folds = ValidationFolds(valid, [np.arange(valid.n_rows)] * self.n_members)
         elif self.early_stopping and self.n_members == 1:
-            train, valid = self._set_aside(train)
+            train, valid = self._hold_out(train)
         elif self.early_stopping:
-            exam = self._set_folds_aside(train)
-        n_own = train.n_rows - (len(exam.index[0]) if exam and exam.rows is train else 0)
+            folds = self._hold_out_folds(train)
+        n_own = train.n_rows - (len(folds.index[0]) if folds and folds.rows is train else 0)
         epochs = self._n_epochs(n_own)
         self._warn_of_few(n_own, epochs)
         X, y = (X, y) if told is None else told
         tasks = FitTasks(self, X, y, sample_weight, epochs)
-        held_out = valid if self.n_members == 1 else exam
+        held_out = valid if self.n_members == 1 else folds
         self._train(train, held_out, tasks, epochs=epochs, is_new=is_new)
         tasks.end()
         return self
@@ -262,7 +262,7 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
         self._keep_history()
         return is_complete
 
-    def _train_several(self, train, exam, tasks, how) -> bool:
+    def _train_several(self, train, folds, tasks, how) -> bool:
         progress = Progress(how["epochs"], self.verbose if tasks else 0)
 
         def end(row) -> bool:
@@ -272,9 +272,9 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
 
         with progress:
             trained = train_members(
-                self.nets_, train, exam, self.X_mean_, self._settings(), end=end, **how
+                self.nets_, train, folds, self.X_mean_, self._settings(), end=end, **how
             )
-        if exam is not None and self.early_stopping:  # else they were only watched
+        if folds is not None and self.early_stopping:  # else they were only watched
             self.member_weights_ = trained.weights
         return trained.is_complete
 

@@ -22,7 +22,7 @@ def unique_labels(y: Any) -> np.ndarray:
         ) from None
 
 
-def check_holes(y: Any, name: str) -> None:
+def check_missing_labels(y: Any, name: str) -> None:
     """Raise one sentence where a label is missing.
 
     Examples
@@ -64,7 +64,7 @@ def as_written(y: Any) -> Any:
     return y if is_kept else np.array([*y, None], dtype=object)[:-1]
 
 
-def has_several_labels(y: Any) -> bool:
+def is_multilabel(y: Any) -> bool:
     """Whether rows have several labels each, as a matrix of two values."""
     return _kind_of(y).startswith("multilabel")
 
@@ -159,7 +159,7 @@ class Labels(NamedTuple):
                 f"Got y of shape {y.shape} with several classes a column, but expected one column "
                 f"of labels, or a matrix of zeros and ones."
             )
-        if has_several_labels(y):
+        if is_multilabel(y):
             return cls(np.arange(y.shape[1]), are_several=True)
         return cls(unique_labels(column_or_1d(y, warn=True)))
 
@@ -245,8 +245,8 @@ class ClassTargets:
                 f"Got class_weight={self.class_weight!r} with partial_fit, which does not see all "
                 f"rows, but expected a dict or None."
             )
-        check_holes(y, "y")
-        are_several = has_several_labels(y)
+        check_missing_labels(y, "y")
+        are_several = is_multilabel(y)
         if is_new and classes is None and not are_several:
             raise ValueError("Got classes=None, but expected all labels at the first call.")
         if classes is not None:
@@ -265,7 +265,7 @@ class ClassTargets:
 
     def _check_targets(self, y, name: str) -> None:
         if y.dtype.kind in "OmM":
-            check_holes(y, name)
+            check_missing_labels(y, name)
         super()._check_targets(y, name)  # type: ignore[misc]
 
     def _learn_targets(self, y, weight) -> None:

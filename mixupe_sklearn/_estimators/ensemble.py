@@ -16,7 +16,7 @@ from torch.utils.data import Subset
 
 from mixupe_sklearn._data.rows import CHUNK, MAX_ROWS, ROW_BLOCK, Rows
 from mixupe_sklearn._data.skorch_datasets import make_dataset
-from mixupe_sklearn._estimators.ensemble_training import make_crew
+from mixupe_sklearn._estimators.ensemble_training import make_trainer
 from mixupe_sklearn._method.forward import encode_targets
 from mixupe_sklearn._method.penalties import glm_loss
 from mixupe_sklearn._net.build import (
@@ -30,8 +30,8 @@ from mixupe_sklearn._net.build import (
 from mixupe_sklearn._net.inference import forward_all
 from mixupe_sklearn._net.net import RECORDED
 from mixupe_sklearn._runtime.hardware import threads_for
-from mixupe_sklearn._training.config import n_teams
-from mixupe_sklearn._training.lr_schedule import n_epochs_a_look, rate_factors
+from mixupe_sklearn._training.config import n_groups
+from mixupe_sklearn._training.lr_schedule import n_epochs_per_evaluation, rate_factors
 
 
 def deal(strata: np.ndarray | None, n_rows: int, n_parts: int, seed: int) -> list[np.ndarray]:
@@ -53,14 +53,14 @@ def deal(strata: np.ndarray | None, n_rows: int, n_parts: int, seed: int) -> lis
 
 
 @dataclass(frozen=True, eq=False)
-class Exam:
+class ValidationFolds:
     """Rows that members are examined on: ``index[i]`` are those of member ``i``, in ``rows``."""
 
     rows: Rows
     index: list[np.ndarray]
 
 
-def set_aside(
+def hold_out(
     n_rows: int, strata: np.ndarray | None, n_folds: int, share: float, seed: int
 ) -> list[np.ndarray]:
     """Row numbers to set aside, others for each fold as long as there are enough.
@@ -101,17 +101,19 @@ class Watch:
         Parameters of the estimator. Without ``early_stopping`` nothing is chosen.
     """
 
-    def __init__(self, nets: list[Any], exam: Exam, tensors: Tensors, settings: Mapping[str, Any]):
-        self.nets, self.n_teams = nets, n_teams(settings)
+    def __init__(
+        self, nets: list[Any], folds: ValidationFolds, tensors: Tensors, settings: Mapping[str, Any]
+    ):
+        self.nets, self.n_groups = nets, n_groups(settings)
         self.chooses = settings["early_stopping"]
         self.patience, self.tol = settings["n_iter_no_change"], settings["tol"]
         self.X, self.y, weight = tensors
-        self.index = torch.from_numpy(np.stack(exam.index))
+        self.index = torch.from_numpy(np.stack(folds.index))
         self.weight = None if weight is None else weight.cpu()[self.index].double().numpy()
         with torch.inference_mode():
             one = forward_all(nets[:1], self.X[self.index[0, :1]])
         self.width = max(1, self.X.shape[1], one.shape[2])  # of what is looked at, in or out
-        self.best = np.full(self.n_teams, np.inf)
+        self.best = np.full(self.n_groups, np.inf)
         self.losses = np.zeros(tuple(self.index.shape))
         self.kept: list[Any] = [None] * len(nets)
         self.n_misses = 0
@@ -125,12 +127,12 @@ class Watch:
         """Examine all members; keep the weights of teams that are at their best."""
         losses, weight = self._losses(), self.weight
         has_progress = False
-        for team in range(self.n_teams if self.chooses else 0):
-            own = slice(team, None, self.n_teams)
+        for group in range(self.n_groups if self.chooses else 0):
+            own = slice(group, None, self.n_groups)
             loss = np.average(losses[own], weights=None if weight is None else weight[own])
-            has_progress |= loss < self.best[team] - self.tol
-            if loss < self.best[team]:
-                self.best[team], self.losses[own] = loss, losses[own]
+            has_progress |= loss < self.best[group] - self.tol
+            if loss < self.best[group]:
+                self.best[group], self.losses[own] = loss, losses[own]
                 self.kept[own] = [_copy(net.module_.state_dict()) for net in self.nets[own]]
         self.n_misses = 0 if has_progress else self.n_misses + 1
         return float(np.average(losses, weights=weight))
@@ -154,14 +156,14 @@ class Watch:
             if state is not None:
                 net.module_.load_state_dict(state)
         # The rows of a fold are the same for all teams; a last one may not have all of them.
-        n_whole = len(self.nets) // self.n_teams * self.n_teams
-        by_fold = self.losses[:n_whole].reshape(-1, self.n_teams, self.losses.shape[1])
-        losses = by_fold.swapaxes(0, 1).reshape(self.n_teams, -1)
+        n_whole = len(self.nets) // self.n_groups * self.n_groups
+        by_fold = self.losses[:n_whole].reshape(-1, self.n_groups, self.losses.shape[1])
+        losses = by_fold.swapaxes(0, 1).reshape(self.n_groups, -1)
         if self.nets[0].criterion_.head == "squared":  # of a normal distribution
             losses = losses / max(2 * losses.mean(axis=1).min(), np.finfo(float).tiny)
-        weight = None if self.weight is None else self.weight[: n_whole : self.n_teams].ravel()
-        team = np.arange(len(self.nets)) % self.n_teams
-        return (weigh(losses, weight) / np.bincount(team))[team]
+        weight = None if self.weight is None else self.weight[: n_whole : self.n_groups].ravel()
+        group = np.arange(len(self.nets)) % self.n_groups
+        return (weigh(losses, weight) / np.bincount(group))[group]
 
 
 def _copy(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -210,7 +212,7 @@ class Trained:
 def train_members(
     nets: list[Any],
     train: Rows,
-    exam: Exam | None,
+    folds: ValidationFolds | None,
     X_mean: np.ndarray,
     settings: Mapping[str, Any],
     *,
@@ -222,20 +224,20 @@ def train_members(
     """Train members for some epochs, calling functions around each, and choose the best moment."""
     tensors = as_tensors(nets[0], train, X_mean, by_batch=True)
     own = [np.arange(train.n_rows)] * len(nets)
-    if exam is not None and exam.rows is train:
-        own = [np.setdiff1d(own[0], rows, assume_unique=True) for rows in exam.index]
+    if folds is not None and folds.rows is train:
+        own = [np.setdiff1d(own[0], rows, assume_unique=True) for rows in folds.index]
     check_batches(nets[0], len(own[0]))
     undo = [remember(net) for net in nets]
     n_rows = rows_a_pass(nets[0], len(own[0]))
     with threads_for(nets[0].module_, n_rows, settings["n_threads"]):
         try:
-            watch, exams = _watch(nets, exam, train, tensors, X_mean, settings)
-            crew = make_crew(nets, train, tensors, own, X_mean, settings, exams)
+            watch, validation_sets = _watch(nets, folds, train, tensors, X_mean, settings)
+            trainer = make_trainer(nets, train, tensors, own, X_mean, settings, validation_sets)
             try:
-                factors = rate_factors(schedule, epochs * len(crew.sizes))
-                history, is_complete = _run(crew, watch, factors, epochs, begin, end)
+                factors = rate_factors(schedule, epochs * len(trainer.sizes))
+                history, is_complete = _run(trainer, watch, factors, epochs, begin, end)
             finally:
-                crew.close()
+                trainer.close()
             weights = np.full(len(nets), 1 / len(nets)) if watch is None else watch.finish()
             for net in nets:
                 check_weights(net)
@@ -246,33 +248,33 @@ def train_members(
     return Trained(history, weights, is_complete)
 
 
-def _watch(nets, exam, train, tensors, X_mean, settings) -> tuple[Watch | None, Any]:
+def _watch(nets, folds, train, tensors, X_mean, settings) -> tuple[Watch | None, Any]:
     """Who examines the members, and the rows of each as a data set."""
-    if exam is None:
+    if folds is None:
         return None, None
-    if exam.rows is not train:
-        tensors = as_tensors(nets[0], exam.rows, X_mean, by_batch=True)
+    if folds.rows is not train:
+        tensors = as_tensors(nets[0], folds.rows, X_mean, by_batch=True)
     whole = make_dataset(*tensors)
-    return Watch(nets, exam, tensors, settings), [Subset(whole, rows) for rows in exam.index]
+    return Watch(nets, folds, tensors, settings), [Subset(whole, rows) for rows in folds.index]
 
 
-def _run(crew, watch, factors, epochs, begin, end) -> tuple[list[dict[str, Any]], bool]:
+def _run(trainer, watch, factors, epochs, begin, end) -> tuple[list[dict[str, Any]], bool]:
     """Run the epochs; what each recorded, and whether none was cut short."""
     history: list[dict[str, Any]] = []
-    n_steps, pause = len(crew.sizes), n_epochs_a_look(epochs)
+    n_steps, pause = len(trainer.sizes), n_epochs_per_evaluation(epochs)
     try:
         for epoch in range(1, epochs + 1):
             begin()
             start = time.perf_counter()
             part = None if factors is None else factors[(epoch - 1) * n_steps : epoch * n_steps]
-            values = _checked(crew.run_epoch(part), crew.sizes, epoch)
+            values = _checked(trainer.run_epoch(part), trainer.sizes, epoch)
             row = {"epoch": epoch, **dict(zip(RECORDED, values.tolist(), strict=True))}
             if watch is not None and (epoch % pause == 0 or epoch == epochs):
                 row["valid_loss"] = watch.look()
             row["dur"] = time.perf_counter() - start
             history.append(row)
             # All are asked: who listens must see the epoch in which the watch has had enough.
-            if any([end(row), crew.has_ended, watch is not None and watch.wants_stop]):
+            if any([end(row), trainer.has_ended, watch is not None and watch.wants_stop]):
                 break
     except KeyboardInterrupt:
         return history, False

@@ -9,7 +9,7 @@ from torch.utils.data import Subset
 
 from mixupe_sklearn._data.rows import Rows
 from mixupe_sklearn._data.skorch_datasets import make_dataset
-from mixupe_sklearn._engine.eligibility import pay_back, why_not_by_hand
+from mixupe_sklearn._engine.eligibility import restore_parameters, why_not_by_hand
 from mixupe_sklearn._engine.prefetch import Data, kind_of
 from mixupe_sklearn._engine.trainer import Batch, n_together, rates_of, sizes_of
 from mixupe_sklearn._net.build import Tensors, as_tensors, compile_net
@@ -17,7 +17,7 @@ from mixupe_sklearn._net.net import RECORDED
 from mixupe_sklearn._runtime.hardware import drop_compiled
 
 
-class Together:
+class BatchedMembers:
     """Members whose epochs are run as one: plain MLPs on the processor.
 
     Parameters
@@ -67,7 +67,7 @@ class Together:
             batch.release()
 
 
-class InTurn:
+class SequentialMembers:
     """Members that run their epochs one after the other: any module, device and callback.
 
     Parameters
@@ -90,10 +90,10 @@ class InTurn:
         tensors: Tensors,
         own: list[np.ndarray],
         has_callbacks: bool,
-        exams: list[Any] | None = None,
+        validation_sets: list[Any] | None = None,
     ):
         self.nets, self.has_callbacks = nets, has_callbacks
-        self.exams = [None] * len(nets) if exams is None else exams
+        self.validation_sets = [None] * len(nets) if validation_sets is None else validation_sets
         self.ended: set[int] = set()
         whole = make_dataset(*tensors)
         # Arrays, though Subset's type asks for a sequence: see _training.
@@ -109,13 +109,13 @@ class InTurn:
             if number in self.ended:
                 continue
             net.set_schedule(factors)
-            exam = self.exams[number]
-            net.notify("on_epoch_begin", dataset_train=part, dataset_valid=exam)
+            folds = self.validation_sets[number]
+            net.notify("on_epoch_begin", dataset_train=part, dataset_valid=folds)
             iterator = net.get_iterator(part, training=True)
             net.run_single_epoch(iterator, training=True, prefix="train", step_fn=net.train_step)
-            if exam is not None:
+            if folds is not None:
                 net.run_single_epoch(
-                    net.get_iterator(exam, training=False),
+                    net.get_iterator(folds, training=False),
                     training=False,
                     prefix="valid",
                     step_fn=net.validation_step,
@@ -124,9 +124,9 @@ class InTurn:
         return np.array([[[net.history[-1][name] for net in self.nets] for name in RECORDED]])
 
     def _end_epoch(self, number: int) -> None:
-        net, part, exam = self.nets[number], self.parts[number], self.exams[number]
+        net, part, folds = self.nets[number], self.parts[number], self.validation_sets[number]
         try:
-            net.notify("on_epoch_end", dataset_train=part, dataset_valid=exam)
+            net.notify("on_epoch_end", dataset_train=part, dataset_valid=folds)
         except KeyboardInterrupt:  # with which callbacks of skorch say that they have had enough
             if not self.has_callbacks:
                 raise
@@ -146,19 +146,19 @@ class InTurn:
                 net.history.pop()
             net.set_schedule(None)
             net.notify("on_train_end", X=part, y=None)
-            pay_back(net)
+            restore_parameters(net)
             drop_compiled(net.module_)
 
 
-def make_crew(
+def make_trainer(
     nets: list[Any],
     train: Rows,
     tensors: Tensors,
     own: list[np.ndarray],
     X_mean: np.ndarray,
     settings: Mapping[str, Any],
-    exams: list[Any] | None = None,
-) -> Together | InTurn:
+    validation_sets: list[Any] | None = None,
+) -> BatchedMembers | SequentialMembers:
     """Members that train as one where they can.
 
     Parameters
@@ -185,5 +185,7 @@ def make_crew(
     is_plain = all(why_not_by_hand(net, iterator) is None for net in nets)
     if settings["callbacks"] or settings["compile"] or not is_plain:
         has_callbacks = bool(settings["callbacks"])
-        return InTurn(nets, tensors, own, has_callbacks, exams if has_callbacks else None)
-    return Together(nets, tensors, own)
+        return SequentialMembers(
+            nets, tensors, own, has_callbacks, validation_sets if has_callbacks else None
+        )
+    return BatchedMembers(nets, tensors, own)

@@ -19,8 +19,8 @@ from mixupe_sklearn._data.rows import (
     to_numpy,
     types_of_rows,
 )
-from mixupe_sklearn._estimators.ensemble import Exam, set_aside
-from mixupe_sklearn._training.config import n_teams
+from mixupe_sklearn._estimators.ensemble import ValidationFolds, hold_out
+from mixupe_sklearn._training.config import n_groups
 
 
 def _check_enough(rows: Rows) -> None:
@@ -84,7 +84,7 @@ class CheckedRows(ABC):
             weight = weight[weight > 0]
         return Rows(X, targets, normalise(weight))
 
-    def _rows_to_look_at(self, X, y) -> Rows:
+    def _monitored_rows(self, X, y) -> Rows:
         """Checked rows of a fitted estimator, without weights; nothing is learned from them."""
         X = self._validate_rows(X, reset=False)
         y = self._validate_targets(X, y, "y")
@@ -162,15 +162,15 @@ class CheckedRows(ABC):
         check_consistent_length(X, y)
         return y
 
-    def _set_folds_aside(self, rows: Rows) -> Exam:
+    def _hold_out_folds(self, rows: Rows) -> ValidationFolds:
         """Let members set different rows aside, those of one team all that the team sets aside."""
         _check_enough(rows)
-        folds = [number // n_teams(vars(self)) for number in range(self.n_members)]
+        folds = [number // n_groups(vars(self)) for number in range(self.n_members)]
         strata, share = self._strata(rows.targets), self.validation_fraction
-        parts = set_aside(rows.n_rows, strata, folds[-1] + 1, share, self._split_seed)
-        return Exam(rows, [parts[fold] for fold in folds])
+        parts = hold_out(rows.n_rows, strata, folds[-1] + 1, share, self._split_seed)
+        return ValidationFolds(rows, [parts[fold] for fold in folds])
 
-    def _set_aside(self, rows: Rows) -> list[Rows]:
+    def _hold_out(self, rows: Rows) -> list[Rows]:
         """Part the rows for early stopping, each class in its share where that can be done."""
         _check_enough(rows)
         size = min(rows.n_rows - 1, max(1, round(self.validation_fraction * rows.n_rows)))

@@ -160,7 +160,7 @@ def _check_axes(images: Tensor, name: str) -> None:
         raise ValueError(f"Got {name} of shape {shape}, but expected one picture at least.")
 
 
-def one_picture(data: Any, where: str) -> Tensor:
+def one_image(data: Any, where: str) -> Tensor:
     """A view (1, c, h, w) of one picture (h, w), (h, w, c) or (c, h, w).
 
     Examples

@@ -30,7 +30,7 @@ def import_pillow() -> Any:
     return Image
 
 
-def is_picture(item: Any) -> bool:
+def is_image(item: Any) -> bool:
     """Whether this is an image of Pillow, which is not imported to find out.
 
     Examples

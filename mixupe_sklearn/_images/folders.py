@@ -34,7 +34,7 @@ def list_folder(
     """
     got = f"Got {name}={os.fspath(folder)!r}"
     classes = _class_folders(_checked(folder, name), got)
-    found = {path.name: list(_pictures(path)) for path in classes}
+    found = {path.name: list(_images_of(path)) for path in classes}
     empty = [path for path in classes if not found[path.name]]
     if empty:
         raise ValueError(
@@ -49,7 +49,7 @@ def list_folder(
 
 def _class_folders(folder: Path, got: str) -> list[Path]:
     classes = [path for path in _entries(folder) if path.is_dir()]
-    stray = next(_own_pictures(folder), None)
+    stray = next(_own_images(folder), None)
     if not classes or stray is not None:
         has = f"with {stray.name!r} directly in it" if stray else "with no folder in it"
         raise ValueError(
@@ -64,9 +64,9 @@ def _class_folders(folder: Path, got: str) -> list[Path]:
     return classes
 
 
-def list_pictures(folder: str | os.PathLike, name: str) -> list[Path]:
+def list_images(folder: str | os.PathLike, name: str) -> list[Path]:
     """Paths of all pictures in a folder and the folders in it, by name: for predictions."""
-    paths = list(_pictures(_checked(folder, name)))
+    paths = list(_images_of(_checked(folder, name)))
     if not paths:
         raise ValueError(
             f"Got {name}={os.fspath(folder)!r} without any picture, but expected some."
@@ -95,18 +95,18 @@ def _entries(folder: Path) -> list[Path]:
     return [path for path in entries if not path.name.startswith((".", "__MACOSX"))]
 
 
-def _own_pictures(folder: Path) -> Iterator[Path]:
+def _own_images(folder: Path) -> Iterator[Path]:
     for path in _entries(folder):
         if path.suffix.lower() in SUFFIXES and path.is_file():
             yield path
 
 
-def _pictures(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
-    yield from _own_pictures(folder)
+def _images_of(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    yield from _own_images(folder)
     above |= {folder.resolve()}
     for path in _entries(folder):
         if path.is_dir() and path.resolve() not in above:  # a link may lead in circles
-            yield from _pictures(path, above)
+            yield from _images_of(path, above)
 
 
 def _listed(paths: Sequence[Path], n_most: int = 5) -> str:

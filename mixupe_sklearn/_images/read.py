@@ -27,9 +27,9 @@ from mixupe_sklearn._images.arrays import (
 from mixupe_sklearn._images.files import (
     ImageFiles,
     is_colour,
-    is_picture,
+    is_image,
 )
-from mixupe_sklearn._images.folders import list_folder, list_pictures
+from mixupe_sklearn._images.folders import list_folder, list_images
 from mixupe_sklearn._images.torch_datasets import (
     CHUNK,
     DatasetImages,
@@ -47,7 +47,7 @@ KINDS = "arrays, a list of pictures or of files, a folder of class folders, or a
 
 
 @dataclass(frozen=True)
-class Pictures:
+class ImageData:
     """Pictures as ``read_images`` gives them.
 
     Parameters
@@ -113,7 +113,7 @@ def read_images(
     n_classes: int = 2,
     n_workers: int = 0,
     name: str = "X",
-) -> Pictures:
+) -> ImageData:
     """Read pictures, or raise one sentence that says what is wrong with which of them.
 
     Parameters
@@ -190,13 +190,13 @@ def _plain(X: Any) -> Any:
     return list(X)
 
 
-def _read_array(X: np.ndarray | Tensor, reading: _Reading) -> Pictures:
+def _read_array(X: np.ndarray | Tensor, reading: _Reading) -> ImageData:
     is_torch = isinstance(X, Tensor)
     images = channels_first(as_tensor(X, reading.name), reading.name, is_torch=is_torch)
     return _finish([images], reading, [reading.value_range])
 
 
-def _finish(parts: list[Tensor], reading: _Reading, ranges: list[Range | None]) -> Pictures:
+def _finish(parts: list[Tensor], reading: _Reading, ranges: list[Range | None]) -> ImageData:
     """Parts (1, c, h, w) or a whole (n, c, h, w), with values from 0 to 1 and of one size.
 
     The ranges are those of whole numbers.
@@ -214,41 +214,41 @@ def _finish(parts: list[Tensor], reading: _Reading, ranges: list[Range | None]) 
         ready.append(resize(image, reading.image_size))
         where, where_first = reading.names()(number), reading.names()(0)
         check_alike(ready[number][0], ready[0][0], where, where_first)
-    return Pictures(ready[0] if len(ready) == 1 else torch.cat(ready), None, float_range)
+    return ImageData(ready[0] if len(ready) == 1 else torch.cat(ready), None, float_range)
 
 
-def _read_list(X: list, reading: _Reading) -> Pictures:
+def _read_list(X: list, reading: _Reading) -> ImageData:
     if not X:
         raise ValueError(f"Got {reading.name} without any picture, but expected some.")
     if all(isinstance(item, (str, bytes, os.PathLike)) for item in X):
         return _read_files(X, None, reading)
     n_channels = reading.n_channels
-    if n_channels is None and any(is_picture(item) and is_colour(item) for item in X):
+    if n_channels is None and any(is_image(item) and is_colour(item) for item in X):
         n_channels = 3
     parts = [read_item(item, reading.names()(k), n_channels) for k, item in enumerate(X)]
     # The bytes of a picture mean what they always mean.
-    ranges = [None if is_picture(item) else reading.value_range for item in X]
+    ranges = [None if is_image(item) else reading.value_range for item in X]
     return _finish(parts, reading, ranges)
 
 
-def _read_folder(X: str | os.PathLike, reading: _Reading) -> Pictures:
+def _read_folder(X: str | os.PathLike, reading: _Reading) -> ImageData:
     if reading.labelled:
         return _read_files(*list_folder(X, reading.name, reading.n_classes), reading)
-    return _read_files(list_pictures(X, reading.name), None, reading)
+    return _read_files(list_images(X, reading.name), None, reading)
 
 
-def _read_files(paths: Sequence, labels: np.ndarray | None, reading: _Reading) -> Pictures:
+def _read_files(paths: Sequence, labels: np.ndarray | None, reading: _Reading) -> ImageData:
     n_channels = reading.n_channels if reading.n_channels in (1, 3) else None
     files = ImageFiles(paths, reading.image_size, n_channels)
     if np.prod(files.shape, dtype=np.int64) > IN_MEMORY:
-        return Pictures(files, labels)
+        return ImageData(files, labels)
     n, c, height, width = files.shape
     data = torch.empty(n, height, width, c, dtype=torch.uint8).permute(0, 3, 1, 2)
     start = 0
     for batch in batches(files, reading.n_workers, _stacked):
         data[start : start + len(batch)] = batch
         start += len(batch)
-    return Pictures(data, labels)
+    return ImageData(data, labels)
 
 
 def _stacked(images: list[Tensor]) -> Tensor:
@@ -256,7 +256,7 @@ def _stacked(images: list[Tensor]) -> Tensor:
     return torch.stack([image.permute(1, 2, 0) for image in images]).permute(0, 3, 1, 2)
 
 
-def _read_dataset(X: Dataset, reading: _Reading) -> Pictures:
+def _read_dataset(X: Dataset, reading: _Reading) -> ImageData:
     if isinstance(X, IterableDataset) or not hasattr(X, "__len__"):
         raise TypeError(
             f"Got {reading.name}={type(X).__name__} without a length, but expected a Dataset whose "
@@ -271,7 +271,7 @@ def _read_dataset(X: Dataset, reading: _Reading) -> Pictures:
     if reading.float_range is not None and reading.value_range is None:
         images.told = ", as in fit"
     labels = find_labels(X, reading.n_workers, reading.name) if reading.labelled else None
-    return Pictures(images, labels, float_range if images.dtype == torch.float32 else None)
+    return ImageData(images, labels, float_range if images.dtype == torch.float32 else None)
 
 
 def channel_statistics(

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
 from mixupe_sklearn._data.dataloader import Loader
-from mixupe_sklearn._images.arrays import AS_GIVEN, Range, one_picture, resize, to_unit
-from mixupe_sklearn._images.files import check_size, is_picture, to_array
+from mixupe_sklearn._images.arrays import AS_GIVEN, Range, one_image, resize, to_unit
+from mixupe_sklearn._images.files import check_size, is_image, to_array
 
 # Pictures that are looked at together.
 CHUNK = 256
@@ -32,12 +32,12 @@ def read_item(item: Any, where: str, n_channels: int | None) -> Tensor:
     >>> read_item(np.zeros((8, 6, 3)), "X[0]", None).shape
     torch.Size([1, 3, 8, 6])
     """
-    if is_picture(item):
+    if is_image(item):
         if 0 in item.size:
             raise ValueError(f"Got {where} of size {item.size[::-1]}, but expected some pixels.")
         return torch.from_numpy(to_array(item, where, n_channels)).permute(2, 0, 1)[None]
     if isinstance(item, (list, tuple)):
-        if len(item) == 2 and (is_picture(item[0]) or getattr(item[0], "ndim", 0) > 1):
+        if len(item) == 2 and (is_image(item[0]) or getattr(item[0], "ndim", 0) > 1):
             raise ValueError(
                 f"Got {where}, a pair, but expected a picture alone; give labels in y, or a torch "
                 f"Dataset of pairs."
@@ -48,7 +48,7 @@ def read_item(item: Any, where: str, n_channels: int | None) -> Tensor:
             f"Got {where} of type {type(item).__name__}, but expected an image of Pillow or an "
             f"array; paths only beside paths."
         )
-    return one_picture(item, where)
+    return one_image(item, where)
 
 
 def _from_lists(item: Any, where: str) -> np.ndarray:
@@ -135,9 +135,9 @@ class DatasetImages(Dataset):
         self.n_channels = n_channels
         self.name = name
         self.told = told if value_range is None else AS_GIVEN
-        item = _picture_of(dataset[0])
+        item = _image_of(dataset[0])
         first = self._ready(item, 0)
-        if is_picture(item):
+        if is_image(item):
             self.n_channels = len(first)
         self.shape = (len(dataset), *first.shape)
         self.dtype = first.dtype
@@ -146,7 +146,7 @@ class DatasetImages(Dataset):
         return self.shape[0]
 
     def __getitem__(self, index: int) -> Tensor:
-        image = self._ready(_picture_of(self.dataset[index]), index)
+        image = self._ready(_image_of(self.dataset[index]), index)
         first = torch.empty(self.shape[1:], dtype=self.dtype, device="meta")
         check_alike(image, first, f"{self.name}[{index}]", f"{self.name}[0]")
         return image
@@ -155,12 +155,12 @@ class DatasetImages(Dataset):
         where = f"{self.name}[{index}]"
         image = read_item(item, where, self.n_channels)
         # The bytes of a picture mean what they always mean.
-        span = None if is_picture(item) else self.value_range
+        span = None if is_image(item) else self.value_range
         span = self.float_range if image.is_floating_point() else span
         return resize(to_unit(image, lambda _: where, span, self.told), self.image_size)[0]
 
 
-def _picture_of(item: Any) -> Any:
+def _image_of(item: Any) -> Any:
     return item[0] if isinstance(item, (tuple, list)) and len(item) else item
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mixupe_sklearn._distributed.sharding import Own, Portion, WithGradient, cut, joined, own_part
+from mixupe_sklearn._distributed.sharding import Own, Shard, WithGradient, cut, joined, own_part
 from mixupe_sklearn._method.forward import (
     as_logits,
     check_row_weights,
@@ -207,7 +207,7 @@ class MixupELoss(nn.Module):
         sample_weight: Tensor | None = None,
         *,
         draw: Draw | None = None,
-        portion: Portion | None = None,
+        shard: Shard | None = None,
         **module_params: Any,
     ) -> LossParts:
         """Run the module on a batch and return the loss and its parts.
@@ -240,11 +240,11 @@ class MixupELoss(nn.Module):
             and the logits.
         """
         stages = self._stages(module)
-        if portion is not None and len(stages) > 1:
-            X, y, sample_weight, portion = cut(X, y, sample_weight, portion)
-        n_samples = len(y) if portion is None else portion.n_samples(len(y))
+        if shard is not None and len(stages) > 1:
+            X, y, sample_weight, shard = cut(X, y, sample_weight, shard)
+        n_samples = len(y) if shard is None else shard.n_samples(len(y))
         draw = self._settled(draw, n_samples, len(stages))
-        own = own_part(draw, n_samples, portion, self._least_clean)
+        own = own_part(draw, n_samples, shard, self._least_clean)
         draw = own.draw
         encode, rest = stages[: draw.stage], stages[draw.stage :]
         state = run_stages(encode, X, module_params) if encode else X
@@ -267,8 +267,8 @@ class MixupELoss(nn.Module):
         mixup_part = self._mixup_part(mixed_logits, targets, weight, own)
         whole = clean if own.clean is None else state
         penalty_part = self._penalty_part(clean_logits, clean, whole, targets, weight, own, step)
-        if portion is not None:
-            mixup_part, penalty_part = joined(portion, own, mixup_part, penalty_part)
+        if shard is not None:
+            mixup_part, penalty_part = joined(shard, own, mixup_part, penalty_part)
         return self._parts(mixed_logits, clean_logits, mixup_part, penalty_part)
 
     def _parts(
@@ -279,15 +279,15 @@ class MixupELoss(nn.Module):
         penalty_part: tuple[Tensor, Tensor | None],
     ) -> LossParts:
         """Put loss and penalty together, at the scale of the first."""
-        (mixup_loss, gradient), (penalty_term, slope) = mixup_part, penalty_part
+        (mixup_loss, gradient), (penalty_term, grad) = mixup_part, penalty_part
         total = mixup_loss + self.eta * penalty_term
         scale = loss_scale(mixup_loss, total.detach())
-        if slope is None:  # no penalty, or one whose gradient autograd carries
+        if grad is None:  # no penalty, or one whose gradient autograd carries
             plain = WithGradient.apply(mixed_logits, None, mixup_loss, gradient, None)
             loss = scale * (plain + self.eta * penalty_term)
         else:
             loss = WithGradient.apply(
-                mixed_logits, clean_logits, scale * total, scale * gradient, scale * slope
+                mixed_logits, clean_logits, scale * total, scale * gradient, scale * grad
             )
         if clean_logits is not None:
             clean_logits = clean_logits.detach()
@@ -387,9 +387,9 @@ class MixupELoss(nn.Module):
         targets, share = take(targets, own.clean), take(share, own.clean)  # those that have run
         if not self._needs_input_gradient:
             with torch.no_grad():
-                q_hat, slope = logit_penalty(logits, targets, self.head)
-                slope = (self.eta * share * q_hat.sign())[:, None] * slope
-                return (share * q_hat.abs()).sum(), slope
+                q_hat, grad = logit_penalty(logits, targets, self.head)
+                grad = (self.eta * share * q_hat.sign())[:, None] * grad
+                return (share * q_hat.abs()).sum(), grad
         q = logit_penalty(logits, targets, self.head)[0]
         if self.penalty == "directional":
             q = directional_penalty(logits, clean, targets, X_mean, self.head)

@@ -219,8 +219,8 @@ def directional_penalty(
     tensor([-3.])
     """
     residual = _form(head).mean(logits) - y_onehot
-    (slope,) = torch.autograd.grad(logits, X, residual, create_graph=True)
-    return (slope * (X_mean - X)).flatten(start_dim=logits.ndim - 1).sum(dim=-1)
+    (grad,) = torch.autograd.grad(logits, X, residual, create_graph=True)
+    return (grad * (X_mean - X)).flatten(start_dim=logits.ndim - 1).sum(dim=-1)
 
 
 def row_shares(total: float, weight: Tensor, rows: np.ndarray | None = None) -> Tensor:

@@ -22,7 +22,7 @@ from mixupe_sklearn._data.skorch_datasets import (
     targets_of,
     with_weight,
 )
-from mixupe_sklearn._engine.eligibility import pay_back, run_by_hand, why_not_by_hand
+from mixupe_sklearn._engine.eligibility import restore_parameters, run_by_hand, why_not_by_hand
 from mixupe_sklearn._method.criterion import LossParts, MixupELoss
 from mixupe_sklearn._method.forward import as_logits
 from mixupe_sklearn._net.atomic_params import WholeFiles
@@ -173,7 +173,7 @@ class _MixupEStep(WholeFiles):
         try:
             return super().fit_loop(X, y, epochs, **fit_params)
         finally:
-            pay_back(self)
+            restore_parameters(self)
 
     def run_single_epoch(
         self, iterator: Any, training: bool, prefix: str, step_fn: Any, **fit_params: Any
@@ -181,13 +181,13 @@ class _MixupEStep(WholeFiles):
         """Run an epoch; one of training without work for each batch, where none listens to them."""
         if iterator is None or not training or _listens(self):
             if training:
-                pay_back(self)
+                restore_parameters(self)
             super().run_single_epoch(iterator, training, prefix, step_fn, **fit_params)
             return
         self._set_training(True)
         is_shared = self._n_processes > 1
         if fit_params or is_shared or why_not_by_hand(self, iterator) is not None:
-            pay_back(self)
+            restore_parameters(self)
             values, sizes = self._run_quietly(iterator, fit_params)
         else:
             values, sizes = run_by_hand(self, iterator), iterator.sizes()

@@ -25,7 +25,7 @@ def _columns(X: Any) -> Iterator[tuple[Any, Any]]:
     return iter(X.items()) if is_frame else ((None, column) for column in X.T)
 
 
-def _is_hole(value: Any) -> bool:
+def _is_missing(value: Any) -> bool:
     # By name: pandas, whose NA has no truth value, need not be installed.
     if type(value).__name__ in ("NoneType", "NAType", "NaTType"):
         return True
@@ -35,7 +35,7 @@ def _is_hole(value: Any) -> bool:
 
 
 def _is_present(values: np.ndarray) -> np.ndarray:
-    return ~np.frompyfunc(_is_hole, 1, 1)(values).astype(bool)
+    return ~np.frompyfunc(_is_missing, 1, 1)(values).astype(bool)
 
 
 def _kind(column: Any) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 
-class Borrowed:
+class SavedState:
     """A global state that is put back after use: the first thread in remembers, the last restores.
 
     Parameters
@@ -58,9 +58,9 @@ class Borrowed:
 
 # Held while a thread seeds, and while one draws initial weights.
 _seeding = threading.RLock()
-_numpy_state = Borrowed(np.random.get_state, np.random.set_state)
-_torch_state = Borrowed(torch.get_rng_state, torch.set_rng_state)
-_device_states: dict[torch.device, Borrowed] = {}
+_numpy_state = SavedState(np.random.get_state, np.random.set_state)
+_torch_state = SavedState(torch.get_rng_state, torch.set_rng_state)
+_device_states: dict[torch.device, SavedState] = {}
 
 
 def new_seed(rng: np.random.Generator) -> int:
@@ -128,14 +128,14 @@ def generator_like_torch(random_state: int | np.random.Generator | None) -> np.r
     return np.random.default_rng(random_state)
 
 
-def _states_of(device: torch.device) -> list[Borrowed]:
+def _states_of(device: torch.device) -> list[SavedState]:
     """The generators that training on this device draws from."""
     if device.type == "cpu":
         return [_numpy_state, _torch_state]
     if device not in _device_states:
         library = torch.cuda if device.type == "cuda" else torch.mps
         where = (device,) if device.type == "cuda" else ()
-        _device_states[device] = Borrowed(
+        _device_states[device] = SavedState(
             lambda: library.get_rng_state(*where),
             lambda state: library.set_rng_state(state, *where),
         )

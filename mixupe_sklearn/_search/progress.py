@@ -7,7 +7,7 @@ from typing import Any
 from optuna.trial import TrialState
 from tqdm.auto import tqdm
 
-from mixupe_sklearn._search.storage import HICCUPS, meanwhile
+from mixupe_sklearn._search.storage import TRANSIENT_ERRORS, meanwhile
 from mixupe_sklearn._search.study import live_trials
 
 
@@ -26,7 +26,7 @@ def progress_bar(study: Any, n_trials: float, *, is_shown: bool) -> Iterator[Non
         with meanwhile(0.5, lambda: _update(bar, study)):
             yield
     finally:
-        with suppress(*HICCUPS):
+        with suppress(*TRANSIENT_ERRORS):
             _update(bar, study)
         bar.close()
 

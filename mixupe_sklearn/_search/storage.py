@@ -21,7 +21,7 @@ HEARTBEAT, GRACE = 5, 30
 # How long to wait for another process that holds a file.
 LOCK_SECONDS = 60
 # What a database that is out of reach for a moment raises.
-HICCUPS = (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError)
+TRANSIENT_ERRORS = (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError)
 # A trial that has killed so many workers is not tried again.
 MAX_RETRIES = 20
 
@@ -161,7 +161,7 @@ def meanwhile(seconds: float, call: Callable[[], Any]) -> Iterator[None]:
 
     def repeat() -> None:
         while not is_over.wait(seconds):
-            with suppress(*HICCUPS):
+            with suppress(*TRANSIENT_ERRORS):
                 call()
 
     thread = threading.Thread(target=repeat, daemon=True)
@@ -186,7 +186,7 @@ def opened(storage: Any) -> Iterator[Any]:
     found = open_storage(storage)
     try:
         yield found
-    except HICCUPS as error:
+    except TRANSIENT_ERRORS as error:
         reason: BaseException = error
         while reason.__cause__ is not None:
             reason = reason.__cause__

@@ -17,8 +17,8 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from mixupe_sklearn._search.space import Space
 from mixupe_sklearn._search.storage import (
-    HICCUPS,
     MAX_RETRIES,
+    TRANSIENT_ERRORS,
     bring_to_now,
     grace_of,
     has_heartbeat,
@@ -196,7 +196,7 @@ def give_back_all(study: Any, token: str) -> None:
     for trial in live_trials(study):
         claimed = trial.user_attrs.get(CLAIMED, [None, None])
         if trial.state == TrialState.RUNNING and claimed == [trial.number, token]:
-            with suppress(*HICCUPS):
+            with suppress(*TRANSIENT_ERRORS):
                 give_back(study, trial.number)
 
 

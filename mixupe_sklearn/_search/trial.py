@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import _check_method_params
 
-from mixupe_sklearn._search.storage import HICCUPS
+from mixupe_sklearn._search.storage import TRANSIENT_ERRORS
 
 
 def core_of(estimator: Any) -> tuple[str, Any]:
@@ -121,7 +121,7 @@ class Judge:
             return self.trial.should_prune()
         except UpdateFinishedTrialError:
             return True  # this worker was taken for dead, and another runs the trial
-        except HICCUPS:
+        except TRANSIENT_ERRORS:
             return False  # a report that is missing costs nothing
 
 

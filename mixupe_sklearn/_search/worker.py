@@ -15,7 +15,7 @@ from optuna.trial import Trial, TrialState
 
 from mixupe_sklearn._search.evaluate import run_alone, run_together, why_not_together
 from mixupe_sklearn._search.space import Space
-from mixupe_sklearn._search.storage import HICCUPS, hang_up, quiet
+from mixupe_sklearn._search.storage import TRANSIENT_ERRORS, hang_up, quiet
 from mixupe_sklearn._search.study import (
     ERROR,
     RESULT,
@@ -139,7 +139,7 @@ def _run(job: Job, study: Any, trials: list[Trial], reason: str | None) -> str |
             del untold[number]
     except BaseException:
         for number, trial in untold.items():
-            with suppress(*HICCUPS):
+            with suppress(*TRANSIENT_ERRORS):
                 if records[number].error is not None:
                     _tell(study, trial, records[number])
                 else:

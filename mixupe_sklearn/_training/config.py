@@ -73,7 +73,7 @@ def of_member(settings: Mapping[str, Any], number: int) -> dict[str, Any]:
     return own
 
 
-def n_teams(settings: Mapping[str, Any]) -> int:
+def n_groups(settings: Mapping[str, Any]) -> int:
     """How many different pairs of ``alpha`` and ``eta`` the members have.
 
     Examples

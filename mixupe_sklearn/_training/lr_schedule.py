@@ -64,7 +64,7 @@ def n_epochs_for(max_epochs: int, min_steps: int, n_rows: int, batch_size: int) 
     return max(max_epochs, math.ceil(min_steps / math.ceil(n_rows / batch_size)))
 
 
-def n_epochs_a_look(n_epochs: int) -> int:
+def n_epochs_per_evaluation(n_epochs: int) -> int:
     """How many epochs pass between two looks at validation rows: there are a hundred at most.
 
     Examples

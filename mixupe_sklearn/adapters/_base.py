@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 
 from mixupe_sklearn._data.rows import Rows, to_numpy
 from mixupe_sklearn._estimators.base import BaseMixupE, all_or_nothing
-from mixupe_sklearn._estimators.class_labels import ClassTargets, check_holes
+from mixupe_sklearn._estimators.class_labels import ClassTargets, check_missing_labels
 from mixupe_sklearn._estimators.sklearn_callbacks import with_callbacks
 from mixupe_sklearn._method.forward import as_logits, run_stages, set_to_predict, stages_of
 from mixupe_sklearn._method.parameter_rules import METHOD_RULES
@@ -191,8 +191,8 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         self._check_labels(y, samples.data.shape[0], suffix)
         return samples.data, y
 
-    def _rows_to_look_at(self, X, y) -> Rows:
-        return super()._rows_to_look_at(*self._labelled(X, y))
+    def _monitored_rows(self, X, y) -> Rows:
+        return super()._monitored_rows(*self._labelled(X, y))
 
     @staticmethod
     def _check_labels(y: Any, n_samples: int, suffix: str) -> None:
@@ -209,7 +209,7 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
                 f"Got X{suffix} of {n_samples} samples and y{suffix} of {n_labels} labels, but "
                 f"expected as many labels as samples."
             )
-        check_holes(y, f"y{suffix}")
+        check_missing_labels(y, f"y{suffix}")
 
     def _check_stages(self, module: Any, few: Any, logits: Tensor) -> None:
         """Raise one sentence where a module's ``stages`` are something else than its forward."""

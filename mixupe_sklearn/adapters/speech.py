@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from mixupe_sklearn._audio.spectrogram import Spectrogram
-from mixupe_sklearn._audio.waveforms import read_sounds
+from mixupe_sklearn._audio.waveforms import read_waveforms
 from mixupe_sklearn.adapters._base import Samples
 from mixupe_sklearn.adapters._image_like import SignalClassifier
 
@@ -252,7 +252,7 @@ class MixupESpeechClassifier(SignalClassifier):
         if ready is not None:
             return Samples(ready)
         n_words = 2 if is_new else 1
-        sounds = read_sounds(
+        sounds = read_waveforms(
             X, sampling_rate=self._rate, name=name, labelled=labelled, n_words=n_words
         )
         maker = Spectrogram(sampling_rate=self._rate, cache=self.cache)

@@ -21,7 +21,7 @@ from mixupe_sklearn.datasets._decompress import DAMAGED, short_name, unpacked
 
 DELIMITERS = (",", ";", "\t", "|")
 # Words for holes, whatever their case, besides those that pandas knows.
-HOLES = ("", "na", "n/a", "nan", "null", "?", "none")
+MISSING = ("", "na", "n/a", "nan", "null", "?", "none")
 # More different numbers are taken for amounts; whole ones often stand for classes.
 MOST_FRACTIONS, MOST_WHOLE = 20, 100
 # How many records show what the delimiter is, and whether the first one holds names.
@@ -284,7 +284,7 @@ def _read(text: str, delimiter: str, names: list[str], path: Path) -> pd.DataFra
 def _numbers_or_text(column: pd.Series, has_decimal_comma: bool, where: str) -> pd.Series:
     """What pandas makes of a column, if blanks and more words for holes did not keep it from it."""
     text = column.astype(object).map(str, na_action="ignore").str.strip()
-    text = text.mask(text.str.lower().isin(HOLES))
+    text = text.mask(text.str.lower().isin(MISSING))
     known = text.dropna()
     if has_decimal_comma and known.str.contains(",").any():
         has_comma_form = known.map(DECIMAL_COMMA.fullmatch).notna()

@@ -37,7 +37,7 @@ class Staged(nn.Module):
         return X
 
 
-class PictureCheck(nn.Module):
+class ImageCheck(nn.Module):
     """The first layer of a family: passes a batch on, or says in a sentence what is wrong with it.
 
     Parameters

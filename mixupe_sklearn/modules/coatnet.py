@@ -12,8 +12,8 @@ from mixupe_sklearn.modules._attention import (
     small_normal,
 )
 from mixupe_sklearn.modules._layers import (
+    ImageCheck,
     MakeBlock,
-    PictureCheck,
     Staged,
     block_group,
     check_counts,
@@ -268,7 +268,7 @@ def _check_fit(widths: tuple[int, ...], blocks: tuple[int, ...], d_head: int) ->
 
 
 def _stem(n_channels: int, width: int, n_convolutions: int, size: tuple[int, int]) -> nn.Sequential:
-    layers: list[nn.Module] = [PictureCheck("CoAtNet", n_channels, size, exact=True)]
+    layers: list[nn.Module] = [ImageCheck("CoAtNet", n_channels, size, exact=True)]
     layers.append(conv(n_channels, width, 3, stride=2))
     for _ in range(n_convolutions - 1):
         layers += [nn.BatchNorm2d(width), nn.GELU(), conv(width, width, 3)]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import nn
 
 from mixupe_sklearn.modules._layers import (
-    PictureCheck,
+    ImageCheck,
     Staged,
     check_counts,
     check_image_size,
@@ -76,7 +76,7 @@ class LeNet(Staged):
         for d_out in channels:
             stages.append(nn.Sequential(nn.Conv2d(d_in, d_out, 5), nn.ReLU(), nn.MaxPool2d(2)))
             height, width, d_in = (height - 4) // 2, (width - 4) // 2, d_out
-        stages[0] = nn.Sequential(PictureCheck("LeNet", n_channels, size, True), *stages[0])
+        stages[0] = nn.Sequential(ImageCheck("LeNet", n_channels, size, True), *stages[0])
         d_in *= height * width
         for d_out in d_hidden:
             stages.append(nn.Sequential(nn.Flatten(), nn.Linear(d_in, d_out), nn.ReLU()))

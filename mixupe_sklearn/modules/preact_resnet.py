@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from mixupe_sklearn.modules._layers import (
-    PictureCheck,
+    ImageCheck,
     Staged,
     block_group,
     check_counts,
@@ -151,7 +151,7 @@ class PreActResNet(Staged):
         def make(d_in: int, d_out: int, stride: int) -> nn.Module:
             return PreActBlock(d_in, d_out, stride, bottleneck)
 
-        check = PictureCheck("PreActResNet", n_channels, (least, least), exact=False)
+        check = ImageCheck("PreActResNet", n_channels, (least, least), exact=False)
         stages = [nn.Sequential(check, conv(n_channels, width, 3, stem_stride))]
         d_in, d_out = width, width * (EXPANSION if bottleneck else 1)
         for i, n_blocks in enumerate(blocks):

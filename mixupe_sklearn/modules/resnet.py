@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from mixupe_sklearn.modules._layers import (
-    PictureCheck,
+    ImageCheck,
     Staged,
     block_group,
     check_counts,
@@ -121,7 +121,7 @@ class ResNet(Staged):
         least = 4 * 2 ** (len(blocks) - 1)
         reason = f"its stem and {len(blocks)} groups make 1 x 1 of that"
         check_image_size("ResNet", image_size, least, reason)
-        check = PictureCheck("ResNet", n_channels, (least, least), exact=False)
+        check = ImageCheck("ResNet", n_channels, (least, least), exact=False)
         convolved = _convolved(n_channels, width, 7, stride=2)
         pool = nn.MaxPool2d(3, stride=2, padding=1)
         stages = [nn.Sequential(check, convolved, nn.ReLU(), pool)]

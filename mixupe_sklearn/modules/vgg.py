@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import nn
 
 from mixupe_sklearn.modules._layers import (
-    PictureCheck,
+    ImageCheck,
     Staged,
     check_counts,
     check_depth,
@@ -89,7 +89,7 @@ class VGG(Staged):
             _group(d_in, d_out, n)
             for d_in, d_out, n in zip([n_channels, *widths], widths, blocks, strict=False)
         ]
-        stages[0] = nn.Sequential(PictureCheck("VGG", n_channels, size, True), *stages[0])
+        stages[0] = nn.Sequential(ImageCheck("VGG", n_channels, size, True), *stages[0])
         d_maps = widths[-1] * (size[0] // shrink) * (size[1] // shrink)
         stages.append(nn.Sequential(nn.Flatten(), nn.Linear(d_maps, d_hidden), nn.ReLU()))
         super().__init__([*stages, nn.Linear(d_hidden, n_outputs)])

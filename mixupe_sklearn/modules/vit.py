@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from mixupe_sklearn.modules._attention import SelfAttention, feed_forward, small_normal
 from mixupe_sklearn.modules._layers import (
-    PictureCheck,
+    ImageCheck,
     Staged,
     check_counts,
     check_image_size,
@@ -38,7 +38,7 @@ class PatchTokens(nn.Module):
     def __init__(self, n_channels: int, image_size: tuple[int, int], patch_size: int, d_model: int):
         super().__init__()
         n_patches = (image_size[0] // patch_size) * (image_size[1] // patch_size)
-        self.check = PictureCheck("ViT", n_channels, image_size, exact=True)
+        self.check = ImageCheck("ViT", n_channels, image_size, exact=True)
         self.patches = nn.Conv2d(n_channels, d_model, patch_size, stride=patch_size)
         self.class_token = nn.Parameter(torch.empty(1, 1, d_model))
         self.places = nn.Parameter(torch.empty(1, 1 + n_patches, d_model))

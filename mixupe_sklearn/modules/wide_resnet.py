@@ -5,7 +5,7 @@ from functools import partial
 from torch import nn
 
 from mixupe_sklearn.modules._layers import (
-    PictureCheck,
+    ImageCheck,
     Staged,
     block_group,
     check_counts,
@@ -84,7 +84,7 @@ class WideResNet(Staged):
         reason = "two of its groups halve the picture"
         check_image_size("WideResNet", image_size, LEAST, reason)
         make = partial(PreActBlock, dropout=dropout)
-        check = PictureCheck("WideResNet", n_channels, (LEAST, LEAST), exact=False)
+        check = ImageCheck("WideResNet", n_channels, (LEAST, LEAST), exact=False)
         stages = [nn.Sequential(check, conv(n_channels, width, 3))]
         d_in = width
         for i in range(3):

@@ -67,7 +67,7 @@ class Pairs(torch.utils.data.Dataset):
 
 
 @pytest.fixture(scope="module")
-def pictures():
+def images():
     """Digits as bytes, (n, h, w), with words for labels."""
     digits = load_digits()
     names = np.array(
@@ -77,10 +77,10 @@ def pictures():
 
 
 @pytest.fixture(scope="module")
-def fitted(pictures):
+def fitted(images):
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    model = make(max_epochs=5, lr=0.02, batch_size=20).fit(*pictures)
+    model = make(max_epochs=5, lr=0.02, batch_size=20).fit(*images)
     torch.set_num_threads(before)
     return model
 
@@ -94,8 +94,8 @@ def are_equal(first, second):
     return all(torch.equal(a, b) for a, b in pairs)
 
 
-def test_it_learns_digits_and_speaks_their_names(fitted, pictures):
-    X, y = pictures
+def test_it_learns_digits_and_speaks_their_names(fitted, images):
+    X, y = images
     assert fitted.score(X, y) > 0.9
     assert set(fitted.predict(X[:20])) <= set(y)
     proba = fitted.predict_proba(X[:20])
@@ -104,8 +104,8 @@ def test_it_learns_digits_and_speaks_their_names(fitted, pictures):
     np.testing.assert_array_equal(fitted.predict_log_proba(X[:20]), np.log(proba))
 
 
-def test_layouts_and_types_of_the_same_pictures_are_the_same(fitted, pictures):
-    X = pictures[0][:10]
+def test_layouts_and_types_of_the_same_pictures_are_the_same(fitted, images):
+    X = images[0][:10]
     wanted = fitted.predict_proba(X)
     for same in (X[..., None], X[:, None], torch.from_numpy(X), list(X)):
         np.testing.assert_array_equal(fitted.predict_proba(same), wanted)
@@ -113,10 +113,10 @@ def test_layouts_and_types_of_the_same_pictures_are_the_same(fitted, pictures):
         np.testing.assert_allclose(fitted.predict_proba(nearly), wanted, atol=1e-5)
 
 
-def test_inputs_have_mean_zero_and_deviation_one_in_each_channel(pictures):
+def test_inputs_have_mean_zero_and_deviation_one_in_each_channel(images):
     rng = np.random.default_rng(0)
     X = rng.integers(0, 200, (60, 6, 5, 3), dtype=np.uint8) * np.array([1, 0, 1], dtype=np.uint8)
-    model = make(module=Plain, module_params=None).fit(X, pictures[1][:60])
+    model = make(module=Plain, module_params=None).fit(X, images[1][:60])
     ready = model.net_._prepare(torch.from_numpy(X).permute(0, 3, 1, 2), False).double()
     torch.testing.assert_close(ready.mean((0, 2, 3)), torch.zeros(3).double(), atol=1e-5, rtol=0)
     wanted = torch.tensor([1.0, 0.0, 1.0]).double()  # a channel that never changes is only centred
@@ -131,26 +131,26 @@ def test_bytes_and_fractions_are_prepared_alike():
 
 
 @pytest.mark.parametrize("method", ["mixup", "mixupe"])
-def test_equal_seeds_give_equal_weights_and_leave_global_generators_alone(pictures, method):
+def test_equal_seeds_give_equal_weights_and_leave_global_generators_alone(images, method):
     params = {"method": method, "augment": "crop-flip", "max_epochs": 1}
     torch.manual_seed(3)
     np.random.seed(3)
     before = torch.get_rng_state(), np.random.get_state()[1].copy()
-    first = make(**params).fit(*pictures)
-    first.predict(pictures[0])
+    first = make(**params).fit(*images)
+    first.predict(images[0])
     assert torch.equal(torch.get_rng_state(), before[0])
     assert np.array_equal(np.random.get_state()[1], before[1])
     torch.manual_seed(4)
-    assert are_equal(first, make(**params).fit(*pictures))
-    assert not are_equal(first, make(**params, alpha=0.3).fit(*pictures))
+    assert are_equal(first, make(**params).fit(*images))
+    assert not are_equal(first, make(**params, alpha=0.3).fit(*images))
 
 
-def test_without_a_penalty_mixupe_is_mixup_to_the_bit(pictures):
-    assert are_equal(make(eta=0.0).fit(*pictures), make(method="mixup").fit(*pictures))
+def test_without_a_penalty_mixupe_is_mixup_to_the_bit(images):
+    assert are_equal(make(eta=0.0).fit(*images), make(method="mixup").fit(*images))
 
 
-def test_augmentation_is_for_training_only(pictures):
-    X, y = pictures
+def test_augmentation_is_for_training_only(images):
+    X, y = images
     seen = []
 
     def note(batch):
@@ -163,8 +163,8 @@ def test_augmentation_is_for_training_only(pictures):
     assert len(seen) == 6
 
 
-def test_a_users_module_fits_in_as_it_is(pictures):
-    X, y = pictures
+def test_a_users_module_fits_in_as_it_is(images):
+    X, y = images
     model = make(module=Plain, module_params=None, max_epochs=4, batch_size=20).fit(X, y)
     assert model.net_.module_.out.in_features == 256
     assert model.score(X, y) > 0.7
@@ -174,16 +174,16 @@ def test_a_users_module_fits_in_as_it_is(pictures):
 WIDE = {"width": 16, "blocks": (1, 1)}
 
 
-def test_the_order_in_memory_changes_nothing_but_rounding(pictures):
+def test_the_order_in_memory_changes_nothing_but_rounding(images):
     wide = make(module_params=WIDE, max_epochs=1)
-    models = [clone(wide).set_params(channels_last=last).fit(*pictures) for last in (False, True)]
-    proba = [model.predict_proba(pictures[0]) for model in models]
+    models = [clone(wide).set_params(channels_last=last).fit(*images) for last in (False, True)]
+    proba = [model.predict_proba(images[0]) for model in models]
     np.testing.assert_allclose(*proba, atol=1e-4)
 
 
-def test_narrow_strided_convolutions_keep_the_usual_order(pictures):
+def test_narrow_strided_convolutions_keep_the_usual_order(images):
     # oneDNN issue 6035: their gradient of weights is written beyond its place, and ends a process.
-    X, y = pictures[0][:20], pictures[1][:20]
+    X, y = images[0][:20], images[1][:20]
     for params, is_last in ((TINY, False), (WIDE, True)):
         model = make(module_params=params, max_epochs=1).fit(X, y)
         assert model.net_._prepare.channels_last is is_last
@@ -200,8 +200,8 @@ def test_the_module_sees_one_order_whatever_the_picture_has(is_last):
         assert prepare(X, training=False).is_contiguous(memory_format=order)
 
 
-def test_a_sentence_of_a_worker_comes_alone_from_fit_and_predict(pictures):
-    X, y = pictures[0][:20].astype(float) / 255, pictures[1][:20]
+def test_a_sentence_of_a_worker_comes_alone_from_fit_and_predict(images):
+    X, y = images[0][:20].astype(float) / 255, images[1][:20]
     model = make(n_workers=1, max_epochs=1).fit(Pairs(X, y))
     spoiled = X.copy()
     spoiled[3, 2, 2] = np.nan
@@ -221,25 +221,25 @@ class WorseAndWorse(Pairs):
         return super().__getitem__(number) if self.n_read < 60 else (np.full((8, 8), np.nan), "two")
 
 
-def test_a_sentence_of_a_worker_comes_alone_in_training(pictures):
-    X, y = pictures[0][:20].astype(float) / 255, pictures[1][:20]
+def test_a_sentence_of_a_worker_comes_alone_in_training(images):
+    X, y = images[0][:20].astype(float) / 255, images[1][:20]
     with pytest.raises(ValueError, match="^Got X.\\d+. with a pixel of nan, but expected finite"):
         make(n_workers=1, max_epochs=9).fit(WorseAndWorse(X, y), y)
 
 
-def test_low_precision_learns_too(pictures):
-    model = make(amp=True, max_epochs=4, batch_size=20).fit(*pictures)
+def test_low_precision_learns_too(images):
+    model = make(amp=True, max_epochs=4, batch_size=20).fit(*images)
     assert model.net_._precision is torch.bfloat16
     assert weights_of(model)[0].dtype is torch.float32
-    assert model.score(*pictures) > 0.5
+    assert model.score(*images) > 0.5
 
 
-def test_low_precision_has_the_exact_penalty_of_hidden_states_too(pictures):
-    model = make(amp=True, mix_at="hidden", penalty="directional", max_epochs=1).fit(*pictures)
+def test_low_precision_has_the_exact_penalty_of_hidden_states_too(images):
+    model = make(amp=True, mix_at="hidden", penalty="directional", max_epochs=1).fit(*images)
     assert np.isfinite(model.loss_curve_).all()
 
 
-def test_a_schedule_ends_where_training_does(pictures):
+def test_a_schedule_ends_where_training_does(images):
     """Of 101 pictures in batches of 50 the last joins the second batch: two steps, not three."""
     rates = []
 
@@ -248,20 +248,20 @@ def test_a_schedule_ends_where_training_does(pictures):
             if training:
                 rates.append(net.optimizer_.param_groups[0]["lr"])
 
-    X, y = pictures
+    X, y = images
     make(callbacks=[Watch()], lr_schedule="cosine", lr=1.0, max_epochs=2).fit(X[:101], y[:101])
     np.testing.assert_allclose(rates, rate_factors("cosine", 4))
 
 
-def test_weights_of_zero_are_removal_and_equal_ones_nothing(pictures):
-    X, y = pictures
+def test_weights_of_zero_are_removal_and_equal_ones_nothing(images):
+    X, y = images
     weight = np.r_[np.zeros(100), np.full(200, 3.0)]
     model = make(max_epochs=1).fit(X, y, sample_weight=weight)
     assert are_equal(model, make(max_epochs=1).fit(X[100:], y[100:]))
 
 
-def test_class_weights_move_predictions_to_their_class(pictures):
-    X, y = pictures
+def test_class_weights_move_predictions_to_their_class(images):
+    X, y = images
     counts = [
         (make(class_weight=weight).fit(X, y).predict(X) == "one").sum()
         for weight in (None, {"one": 50.0})
@@ -269,8 +269,8 @@ def test_class_weights_move_predictions_to_their_class(pictures):
     assert counts[0] < counts[1]
 
 
-def test_early_stopping_keeps_the_best_epoch(pictures):
-    X, y = pictures
+def test_early_stopping_keeps_the_best_epoch(images):
+    X, y = images
     model = make(early_stopping=True, n_iter_no_change=2, max_epochs=60, lr=0.05)
     model.fit(X[:250], y[:250], X_val=X[250:], y_val=y[250:])
     losses = [row["valid_loss"] for row in model.history_]
@@ -280,8 +280,8 @@ def test_early_stopping_keeps_the_best_epoch(pictures):
 
 
 @pytest.mark.parametrize("n_workers", [0, 1])
-def test_a_dataset_is_learned_to_the_bit_as_its_arrays_are(pictures, n_workers):
-    X, y = pictures[0][:151], pictures[1][:151]  # a last row that joins the batch before it
+def test_a_dataset_is_learned_to_the_bit_as_its_arrays_are(images, n_workers):
+    X, y = images[0][:151], images[1][:151]  # a last row that joins the batch before it
     data = Pairs(X, y.tolist())
     how = {"augment": "flip", "max_epochs": 2}  # which draws in every batch
     model = make(n_workers=n_workers, **how).fit(data)
@@ -290,13 +290,13 @@ def test_a_dataset_is_learned_to_the_bit_as_its_arrays_are(pictures, n_workers):
     assert model.score(data) == model.score(X, y)
 
 
-def test_a_dataset_can_be_compiled_for(pictures, monkeypatch):
+def test_a_dataset_can_be_compiled_for(images, monkeypatch):
     seen = []
     monkeypatch.setattr(
         "mixupe_sklearn._net.build.compile_module",
         lambda module, parts, trial: seen.append(trial()),
     )
-    make(compile=True, max_epochs=1).fit(Pairs(*pictures))
+    make(compile=True, max_epochs=1).fit(Pairs(*images))
     assert seen == [None]
 
 
@@ -310,8 +310,8 @@ class Fails(Callback):
             raise OSError("No luck.")
 
 
-def test_a_training_that_fails_goes_on_as_if_it_had_not_been(pictures, monkeypatch):
-    X, y = pictures
+def test_a_training_that_fails_goes_on_as_if_it_had_not_been(images, monkeypatch):
+    X, y = images
     callbacks = [WarmupCosine(n_warmup=0.2), PolyakAverage(rate=0.9), Fails()]
     how = {"augment": "flip", "lr_schedule": "constant", "max_epochs": 6}
     model = make(callbacks=callbacks, **how)
@@ -325,8 +325,8 @@ def test_a_training_that_fails_goes_on_as_if_it_had_not_been(pictures, monkeypat
     assert are_equal(model.partial_fit(X, y), undisturbed.partial_fit(X, y))
 
 
-def test_what_pictures_mean_is_settled_in_fit(pictures):
-    X, y = pictures[0].astype(float), pictures[1]
+def test_what_pictures_mean_is_settled_in_fit(images):
+    X, y = images[0].astype(float), images[1]
     model = make(value_range=(0, 255), max_epochs=1, warm_start=True).fit(X, y)
     before = model.predict_proba(X)
     model.set_params(value_range=(0, 1000), image_size=(4, 4))
@@ -335,23 +335,23 @@ def test_what_pictures_mean_is_settled_in_fit(pictures):
         model.fit(X, y)
 
 
-def test_a_folder_with_one_of_the_classes_is_scored(fitted, pictures, tmp_path):
+def test_a_folder_with_one_of_the_classes_is_scored(fitted, images, tmp_path):
     image = pytest.importorskip("PIL.Image")
     (tmp_path / "one").mkdir()
-    for number in np.flatnonzero(pictures[1] == "one")[:3]:
-        image.fromarray(pictures[0][number]).save(tmp_path / "one" / f"{number}.png")
+    for number in np.flatnonzero(images[1] == "one")[:3]:
+        image.fromarray(images[0][number]).save(tmp_path / "one" / f"{number}.png")
     assert 0 <= fitted.score(tmp_path) <= 1
     with pytest.raises(ValueError, match="with one class only, 'one', but expected two."):
         clone(fitted).fit(tmp_path)
 
 
-def test_an_augmentation_that_gives_nothing_is_refused(pictures):
+def test_an_augmentation_that_gives_nothing_is_refused(images):
     with pytest.raises(TypeError, match="Got NoneType from augment, but expected a tensor of"):
-        make(augment=lambda batch: None).fit(*pictures)
+        make(augment=lambda batch: None).fit(*images)
 
 
-def test_weights_travel_with_a_dataset(pictures):
-    X, y = pictures
+def test_weights_travel_with_a_dataset(images):
+    X, y = images
     weight = np.where(y == "one", 40.0, 1.0)
     plain, weighted = (make().fit(Pairs(X, y), None, w) for w in (None, weight))
     assert (weighted.predict(X) == "one").sum() > (plain.predict(X) == "one").sum()
@@ -359,9 +359,9 @@ def test_weights_travel_with_a_dataset(pictures):
     assert "two" not in few.classes_
 
 
-def test_a_folder_of_class_folders_brings_its_labels(pictures, tmp_path):
+def test_a_folder_of_class_folders_brings_its_labels(images, tmp_path):
     image = pytest.importorskip("PIL.Image")
-    X, y = pictures[0][:60], pictures[1][:60]
+    X, y = images[0][:60], images[1][:60]
     for number, (pixels, name) in enumerate(zip(X, y, strict=True)):
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
@@ -372,15 +372,15 @@ def test_a_folder_of_class_folders_brings_its_labels(pictures, tmp_path):
     assert model.score(tmp_path) > 0.5
 
 
-def test_pictures_of_other_sizes_are_brought_to_the_wanted_one(fitted, pictures):
-    X, y = pictures
+def test_pictures_of_other_sizes_are_brought_to_the_wanted_one(fitted, images):
+    X, y = images
     model = make(image_size=(6, 10), max_epochs=1).fit(X, y)
     assert model.shape_in_ == (1, 6, 10)
     assert len(model.predict([X[0], X[1][:, :4]])) == 2
 
 
-def test_a_fitted_one_survives_pickling_and_cloning(fitted, pictures):
-    X = pictures[0]
+def test_a_fitted_one_survives_pickling_and_cloning(fitted, images):
+    X = images[0]
     copy = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(copy.predict_proba(X), fitted.predict_proba(X))
     assert clone(fitted).get_params() == fitted.get_params()
@@ -388,8 +388,8 @@ def test_a_fitted_one_survives_pickling_and_cloning(fitted, pictures):
         clone(fitted).predict(X)
 
 
-def test_it_goes_on_by_warm_start_and_by_partial_fit(pictures):
-    X, y = pictures
+def test_it_goes_on_by_warm_start_and_by_partial_fit(images):
+    X, y = images
     model = make(warm_start=True, max_epochs=1).fit(X, y)
     loss = model.loss_curve_[0]
     assert model.set_params(max_epochs=3, batch_size=20).fit(X, y).loss_curve_[-1] < loss
@@ -402,31 +402,31 @@ def test_it_goes_on_by_warm_start_and_by_partial_fit(pictures):
     assert parts.score(X, y) > 0.5
 
 
-def test_grid_search_and_cross_validation_take_it(pictures):
-    X, y = pictures
+def test_grid_search_and_cross_validation_take_it(images):
+    X, y = images
     assert len(cross_val_score(make(max_epochs=1), X, y, cv=2)) == 2
     search = GridSearchCV(make(), {"lr": [1e-6, 0.01]}, cv=2).fit(X, y)
     assert search.best_params_ == {"lr": 0.01}
     assert len(cross_val_score(make(max_epochs=1), list(X), y, cv=2)) == 2
 
 
-def test_the_search_of_this_package_takes_it(pictures):
-    X, y = pictures
+def test_the_search_of_this_package_takes_it(images):
+    X, y = images
     search = MixupESearchCV(make(max_epochs=1), n_trials=2, cv=2, random_state=0)
     assert search.fit(X, y).best_estimator_.shape_in_ == (1, 8, 8)
     assert {"alpha", "eta"} <= set(search.best_params_)
 
 
-def test_manifold_mixup_mixes_at_the_stages_of_the_module(pictures):
-    X, y = pictures
+def test_manifold_mixup_mixes_at_the_stages_of_the_module(images):
+    X, y = images
     model = make(mix_at="hidden", method="mixup", max_epochs=4, batch_size=20).fit(X, y)
     assert model.score(X, y) > 0.5
     with pytest.raises(ValueError, match="expected a module with at least two 'stages'"):
         make(mix_at="hidden", module=Plain, module_params=None).fit(X, y)
 
 
-def test_several_labels_a_picture_are_learned(pictures):
-    X, y = pictures
+def test_several_labels_a_picture_are_learned(images):
+    X, y = images
     several = np.column_stack([np.isin(y, ["one", "two"]), y == "zero"]).astype(int)
     model = make(max_epochs=4, batch_size=20).fit(X, several)
     assert model.predict(X).shape == (300, 2)
@@ -441,24 +441,24 @@ def statistics(model):
     return {name: buffer.clone() for name, buffer in buffers}
 
 
-def one_step(pictures, **params):
-    X, y = pictures
+def one_step(images, **params):
+    X, y = images
     return make(max_epochs=1, batch_size=300, **params).fit(X, y)
 
 
-def test_two_passes_move_running_statistics_as_plain_mixup_does(pictures):
+def test_two_passes_move_running_statistics_as_plain_mixup_does(images):
     """After the first step the weights differ, and so must the statistics of later ones."""
-    mixup = statistics(one_step(pictures, method="mixup"))
-    two = statistics(one_step(pictures, single_pass=False, eta=0.1))
+    mixup = statistics(one_step(images, method="mixup"))
+    two = statistics(one_step(images, single_pass=False, eta=0.1))
     assert mixup.keys() == two.keys()
     assert any("running_mean" in name for name in mixup)
     for name, buffer in mixup.items():
         assert torch.equal(buffer, two[name]), name
 
 
-def test_a_single_pass_has_the_statistics_of_mixed_and_clean_pictures_together(pictures):
-    mixup = statistics(one_step(pictures, method="mixup"))
-    one = statistics(one_step(pictures, eta=0.1))
+def test_a_single_pass_has_the_statistics_of_mixed_and_clean_pictures_together(images):
+    mixup = statistics(one_step(images, method="mixup"))
+    one = statistics(one_step(images, eta=0.1))
     assert any(not torch.equal(buffer, one[name]) for name, buffer in mixup.items())
     # The same by hand: the first norm sees the stem's output of both kinds of pictures.
     torch.manual_seed(0)
@@ -593,7 +593,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_wrong_input_gets_a_sentence(fitted, pictures, what):
+def test_wrong_input_gets_a_sentence(fitted, images, what):
     act, sentence = WRONG[what]
     with pytest.raises((ValueError, TypeError), match=sentence):
-        act(fitted, pictures[0])
+        act(fitted, images[0])

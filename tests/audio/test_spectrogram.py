@@ -18,7 +18,7 @@ from sklearn.utils import get_tags
 
 from mixupe_sklearn._audio import spectrogram
 from mixupe_sklearn._audio.spectrogram import Spectrogram, fit_frames, log_spectrogram
-from mixupe_sklearn._audio.waveforms import read_sounds
+from mixupe_sklearn._audio.waveforms import read_waveforms
 
 LENGTHS = (16000, 11025, 2, 159, 160, 20000, 321)
 
@@ -33,7 +33,7 @@ def noises():
 
 
 @pytest.fixture(scope="module")
-def pictures(noises):
+def images(noises):
     return Spectrogram().transform(noises)
 
 
@@ -53,11 +53,11 @@ def by_definition(wave, n_window=320, n_stride=160, n_frequencies=160):
 
 
 @pytest.mark.parametrize("row", range(len(LENGTHS)))
-def test_a_spectrogram_is_that_of_the_definition(noises, pictures, row):
+def test_a_spectrogram_is_that_of_the_definition(noises, images, row):
     expected = by_definition(noises[row])
     n_frames = min(101, expected.shape[1])
-    np.testing.assert_allclose(pictures[row, :, :n_frames], expected[:, :n_frames], atol=2e-5)
-    assert not pictures[row, :, n_frames:].any()
+    np.testing.assert_allclose(images[row, :, :n_frames], expected[:, :n_frames], atol=2e-5)
+    assert not images[row, :, n_frames:].any()
 
 
 def test_magnitudes_are_those_of_scipy(noises):
@@ -68,21 +68,21 @@ def test_magnitudes_are_those_of_scipy(noises):
     np.testing.assert_allclose(logs, expected, atol=1e-5)
 
 
-def test_the_size_is_that_of_the_paper(pictures):
-    assert pictures.shape == (len(LENGTHS), 160, 101)
-    assert pictures.dtype == np.float32
-    np.testing.assert_allclose(pictures[0].mean(), 0, atol=1e-6)
-    np.testing.assert_allclose(pictures[0].std(), 1, atol=1e-5)
+def test_the_size_is_that_of_the_paper(images):
+    assert images.shape == (len(LENGTHS), 160, 101)
+    assert images.dtype == np.float32
+    np.testing.assert_allclose(images[0].mean(), 0, atol=1e-6)
+    np.testing.assert_allclose(images[0].std(), 1, atol=1e-5)
 
 
-def test_company_and_batches_do_not_matter(noises, pictures):
+def test_company_and_batches_do_not_matter(noises, images):
     # Frames are transformed one by one, and sums run over a sound's own frames in one piece. Not
     # to the bit: a library for Fourier transforms may choose its way by the number of frames.
     for batch_size in (1, 3):
         others = Spectrogram(batch_size=batch_size).transform(noises)
-        np.testing.assert_allclose(others, pictures, atol=2e-6)
+        np.testing.assert_allclose(others, images, atol=2e-6)
     alone = np.concatenate([Spectrogram().transform([wave]) for wave in noises])
-    np.testing.assert_allclose(alone, pictures, atol=2e-6)
+    np.testing.assert_allclose(alone, images, atol=2e-6)
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def test_company_and_batches_do_not_matter(noises, pictures):
     ids=["zeros", "tiny", "click", "8-bit zeros", "last bit", "level"],
 )
 def test_silence_gives_zeros_and_never_nan(wave, is_flat):
-    picture = Spectrogram().transform([wave])
-    assert np.isfinite(picture).all()
-    assert picture.any() != is_flat
+    image = Spectrogram().transform([wave])
+    assert np.isfinite(image).all()
+    assert image.any() != is_flat
 
 
 def test_loudness_hardly_matters(noises):
@@ -111,11 +111,11 @@ def test_loudness_hardly_matters(noises):
 @pytest.mark.parametrize("rate", [8000, 16000, 44100])
 def test_a_tone_is_where_its_frequency_is_at_any_rate(rate):
     tone = 0.5 * np.sin(2 * np.pi * 1000 * np.arange(rate) / rate)
-    picture = Spectrogram(sampling_rate=rate).transform([tone])[0]
-    assert picture.shape == (160, 101)
+    image = Spectrogram(sampling_rate=rate).transform([tone])[0]
+    assert image.shape == (160, 101)
     # A window too short for 160 frequencies is filled up, and its bins are then closer.
     spacing = rate / max(round(0.02 * rate), 320)
-    assert abs(picture[:, 50].argmax() * spacing - 1000) <= spacing
+    assert abs(image[:, 50].argmax() * spacing - 1000) <= spacing
 
 
 def test_recordings_of_other_rates_look_alike():
@@ -136,10 +136,10 @@ def test_frames_are_cut_or_filled_up():
 
 def test_other_parameters_give_other_sizes(noises):
     small = Spectrogram(window=0.04, stride=0.02, n_frequencies=40, n_frames=10)
-    picture = small.transform(noises[:1])
-    assert picture.shape == (1, 40, 10)
+    image = small.transform(noises[:1])
+    assert image.shape == (1, 40, 10)
     expected = by_definition(noises[0], n_window=640, n_stride=320, n_frequencies=40)
-    np.testing.assert_allclose(picture[0], expected[:, :10], atol=2e-5)
+    np.testing.assert_allclose(image[0], expected[:, :10], atol=2e-5)
 
 
 def test_a_long_sound_does_not_make_its_batch_long(noises, monkeypatch):
@@ -155,9 +155,9 @@ def test_a_long_sound_does_not_make_its_batch_long(noises, monkeypatch):
     assert sorted(sizes)[-2] <= 4 * 101 * 160
 
 
-def test_settings_of_torch_do_not_matter_and_stay(noises, pictures, double, one_thread):
+def test_settings_of_torch_do_not_matter_and_stay(noises, images, double, one_thread):
     state = torch.get_rng_state()
-    np.testing.assert_allclose(Spectrogram().transform(noises), pictures, atol=2e-6)
+    np.testing.assert_allclose(Spectrogram().transform(noises), images, atol=2e-6)
     assert torch.get_num_threads() == 1
     assert torch.get_default_dtype() == torch.float64
     assert torch.equal(torch.get_rng_state(), state)
@@ -166,20 +166,20 @@ def test_settings_of_torch_do_not_matter_and_stay(noises, pictures, double, one_
 # The protocol
 
 
-def test_it_is_a_transformer_without_state(noises, pictures):
+def test_it_is_a_transformer_without_state(noises, images):
     transformer = clone(Spectrogram(n_frames=50))
     assert transformer.get_params()["n_frames"] == 50
     assert not get_tags(transformer).requires_fit
     assert transformer.fit(noises) is transformer
     assert vars(transformer) == vars(Spectrogram(n_frames=50))
-    np.testing.assert_allclose(transformer.transform(noises), pictures[:, :, :50], atol=2e-6)
+    np.testing.assert_allclose(transformer.transform(noises), images[:, :, :50], atol=2e-6)
 
 
 def test_it_works_in_a_pipeline_and_with_frames_asked_for():
     seconds = np.arange(1600) / 16000
     X = np.sin(2 * np.pi * np.linspace(300, 3000, 20)[:, None] * seconds)
     y = np.repeat(["low", "high"], 10)
-    flat = FunctionTransformer(lambda pictures: pictures.reshape(len(pictures), -1))
+    flat = FunctionTransformer(lambda images: images.reshape(len(images), -1))
     pipeline = make_pipeline(Spectrogram(n_frames=11), flat, LogisticRegression())
     assert pipeline.fit(X, y).score(X, y) == 1
     with sklearn.config_context(transform_output="pandas"):
@@ -241,20 +241,20 @@ def files(tmp_path):
     return paths
 
 
-def test_what_was_computed_is_read_from_the_cache(noises, pictures, cache, counted):
+def test_what_was_computed_is_read_from_the_cache(noises, images, cache, counted):
     transformer = Spectrogram(cache=cache / "deep")
     first, second = transformer.transform(noises), transformer.transform(noises)
     assert len(counted) == 1
     for kept in (first, second):
         assert isinstance(kept, np.memmap)
-        np.testing.assert_allclose(kept, pictures, atol=2e-6)
+        np.testing.assert_allclose(kept, images, atol=2e-6)
     assert len(list((cache / "deep").iterdir())) == 1  # nothing half-written is left
 
 
-def test_a_changed_result_does_not_change_the_cache(noises, pictures, cache):
+def test_a_changed_result_does_not_change_the_cache(noises, images, cache):
     transformer = Spectrogram(cache=str(cache))
     torch.from_numpy(transformer.transform(noises)).zero_()
-    np.testing.assert_allclose(transformer.transform(noises), pictures, atol=2e-6)
+    np.testing.assert_allclose(transformer.transform(noises), images, atol=2e-6)
 
 
 def test_other_sounds_or_parameters_are_computed_anew(noises, cache, counted):
@@ -290,7 +290,7 @@ def test_kept_spectrograms_need_no_sound_to_be_read(files, cache):
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "other", "shape", "pickle"])
-def test_a_broken_file_is_made_anew(noises, pictures, cache, damage, counted):
+def test_a_broken_file_is_made_anew(noises, images, cache, damage, counted):
     transformer = Spectrogram(cache=cache)
     transformer.transform(noises)
     (path,) = cache.iterdir()
@@ -302,7 +302,7 @@ def test_a_broken_file_is_made_anew(noises, pictures, cache, damage, counted):
         whole = path.read_bytes()
         path.write_bytes({"empty": b"", "cut": whole[:-1], "other": b"not numpy's"}[damage])
     for _ in range(2):
-        np.testing.assert_allclose(transformer.transform(noises), pictures, atol=2e-6)
+        np.testing.assert_allclose(transformer.transform(noises), images, atol=2e-6)
     assert len(counted) == 2
 
 
@@ -348,5 +348,5 @@ def test_two_processes_at_once_do_no_harm(files, cache):
 
 
 def test_waves_that_were_read_already_are_taken(files):
-    waves = read_sounds(files).waves
+    waves = read_waveforms(files).waves
     np.testing.assert_array_equal(Spectrogram().transform(waves), Spectrogram().transform(files))

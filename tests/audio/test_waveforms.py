@@ -14,7 +14,7 @@ import torch
 from scipy.io import wavfile
 
 from mixupe_sklearn import Spectrogram
-from mixupe_sklearn._audio.waveforms import Sounds, Waves, read_sounds
+from mixupe_sklearn._audio.waveforms import Sounds, Waveforms, read_waveforms
 
 RATE = 16000
 
@@ -72,7 +72,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_form_of_waveforms_does_not_matter(form):
-    sounds = read_sounds(FORMS[form](tone()))
+    sounds = read_waveforms(FORMS[form](tone()))
     assert sounds.labels is None
     assert len(sounds.waves) == 2
     for wave in sounds.waves:
@@ -84,7 +84,7 @@ def test_waveforms_may_have_unequal_lengths():
     ragged = np.empty(2, dtype=object)
     ragged[:] = [tone(10), tone(20)]
     for X in (ragged, list(ragged)):
-        assert [len(wave) for wave in read_sounds(X).waves] == [10, 20]
+        assert [len(wave) for wave in read_waveforms(X).waves] == [10, 20]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_waveforms_may_have_unequal_lengths():
 @pytest.mark.parametrize("is_file", [False, True])
 def test_integers_are_scaled_to_one_and_eight_bits_are_centred(write, dtype, step, is_file):
     values = as_type(tone(), dtype)
-    wave = read_sounds([write(values)] if is_file else [values]).waves[0]
+    wave = read_waveforms([write(values)] if is_file else [values]).waves[0]
     np.testing.assert_allclose(wave, tone(), atol=1.5 * step)
     assert abs(wave.mean()) < step
 
@@ -101,14 +101,14 @@ def test_integers_are_scaled_to_one_and_eight_bits_are_centred(write, dtype, ste
 @pytest.mark.parametrize("container", [list, np.array, pd.Series, lambda x: np.array(x, object)])
 def test_files_may_come_in_any_sequence(write, container):
     paths = [str(write(as_type(tone(n), "int16"), f"{n}.wav")) for n in (20, 10)]
-    assert [len(wave) for wave in read_sounds(container(paths)).waves] == [20, 10]
+    assert [len(wave) for wave in read_waveforms(container(paths)).waves] == [20, 10]
 
 
 @pytest.mark.parametrize("suffix", ["flac", "ogg"])
 def test_other_formats_are_read_by_soundfile(tmp_path, suffix):
     path = tmp_path / f"a.{suffix}"
     soundfile.write(path, tone(8000), RATE)
-    (wave,) = read_sounds([path]).waves
+    (wave,) = read_waveforms([path]).waves
     assert len(wave) == 8000
     assert np.corrcoef(wave, tone(8000))[0, 1] > 0.99
 
@@ -118,12 +118,12 @@ def test_a_missing_soundfile_names_its_extra(tmp_path, monkeypatch):
     path.write_bytes(b"fLaC")
     monkeypatch.setitem(sys.modules, "soundfile", None)
     with pytest.raises(ImportError, match=r"a.flac.*pip install mixupe-sklearn\[speech\]"):
-        read_sounds([path]).waves[0]
+        read_waveforms([path]).waves[0]
 
 
 def test_a_faster_recording_is_resampled_in_silence(write):
     path = write(as_type(tone(4410, 44100), "int16"), rate=44100)
-    wave = read_sounds([path]).waves[0]
+    wave = read_waveforms([path]).waves[0]
     assert len(wave) == 1600
     np.testing.assert_allclose(wave[50:-50], tone()[50:-50], atol=2e-3)
 
@@ -131,7 +131,7 @@ def test_a_faster_recording_is_resampled_in_silence(write):
 def test_a_slower_recording_is_resampled_with_one_warning():
     pair = (8000, tone(800, 8000))
     with pytest.warns(UserWarning, match="with 8000 values a second, fewer .*=16000") as caught:
-        first, second = read_sounds([pair, pair]).waves
+        first, second = read_waveforms([pair, pair]).waves
     assert len(caught) == 1
     np.testing.assert_allclose(first[50:-50], tone()[50:-50], atol=2e-3)
     np.testing.assert_array_equal(first, second)
@@ -141,7 +141,7 @@ def test_stereo_files_are_averaged_with_one_warning(write):
     stereo = as_type(np.stack([tone(), 0 * tone()], axis=1), "int16")
     paths = [write(stereo, "left.wav"), write(stereo, "again.wav")]
     with pytest.warns(UserWarning, match="left.wav' with 2 channels, so it is averaged") as caught:
-        wave, _ = read_sounds(paths).waves
+        wave, _ = read_waveforms(paths).waves
     assert len(caught) == 1
     np.testing.assert_allclose(wave, tone() / 2, atol=1e-4)
 
@@ -154,14 +154,14 @@ def test_a_warning_points_at_the_line_that_asked_for_a_spectrogram():
 
 
 def test_a_little_overshoot_is_clipped():
-    wave = read_sounds([2.1 * tone()]).waves[0]
+    wave = read_waveforms([2.1 * tone()]).waves[0]
     assert wave.max() == 1
     assert wave.min() == -1
 
 
 def test_files_are_read_when_asked_for(write):
     first, second = write(as_type(tone(10), "int16"), "a.wav"), write(np.zeros(5), "b.wav")
-    waves = read_sounds([first, second]).waves
+    waves = read_waveforms([first, second]).waves
     second.write_bytes(b"")
     assert len(waves[0]) == 10
     assert len(waves[:1][0]) == 10
@@ -170,17 +170,17 @@ def test_files_are_read_when_asked_for(write):
 
 
 def test_what_was_read_may_be_read_again():
-    sounds = read_sounds([tone()])
-    assert read_sounds(sounds) is sounds
-    assert read_sounds(sounds.waves) == Sounds(sounds.waves, None)
+    sounds = read_waveforms([tone()])
+    assert read_waveforms(sounds) is sounds
+    assert read_waveforms(sounds.waves) == Sounds(sounds.waves, None)
     with pytest.raises(ValueError, match="Got X read at 16000 values .* sampling_rate=8000"):
-        read_sounds(sounds, sampling_rate=8000)
+        read_waveforms(sounds, sampling_rate=8000)
 
 
 def test_waves_can_be_pickled(write):
-    waves = read_sounds([write(as_type(tone(), "int16"))]).waves
+    waves = read_waveforms([write(as_type(tone(), "int16"))]).waves
     again = pickle.loads(pickle.dumps(waves))
-    assert isinstance(again, Waves)
+    assert isinstance(again, Waveforms)
     np.testing.assert_array_equal(again[0], waves[0])
 
 
@@ -192,35 +192,37 @@ def test_a_fingerprint_changes_with_values_type_rate_order_and_file(write):
     zeros = np.zeros(10, dtype=np.int16)
     kinds = [[zeros, zeros + 1], [zeros + 1, zeros], [zeros], [zeros[:5], zeros[:5]]]
     kinds += [[zeros.astype("int32")], [(8000, zeros)], [path]]
-    prints = {read_sounds(X).waves.fingerprint() for X in kinds}
+    prints = {read_waveforms(X).waves.fingerprint() for X in kinds}
     os.utime(path, ns=(0, 1))
-    prints.add(read_sounds([path]).waves.fingerprint())
-    prints.add(read_sounds([zeros], sampling_rate=8000).waves.fingerprint())
+    prints.add(read_waveforms([path]).waves.fingerprint())
+    prints.add(read_waveforms([zeros], sampling_rate=8000).waves.fingerprint())
     assert len(prints) == len(kinds) + 2
-    assert read_sounds([zeros]).waves.fingerprint() == read_sounds([zeros]).waves.fingerprint()
+    assert (
+        read_waveforms([zeros]).waves.fingerprint() == read_waveforms([zeros]).waves.fingerprint()
+    )
 
 
 # Folders
 
 
 def test_a_folder_gives_its_words_and_nothing_else(words):
-    sounds = read_sounds(words)
+    sounds = read_waveforms(words)
     assert sounds.labels.tolist() == ["no", "yes", "yes"]
     assert [len(wave) for wave in sounds.waves] == [1600] * 3
-    assert read_sounds(str(words)).labels.tolist() == ["no", "yes", "yes"]
+    assert read_waveforms(str(words)).labels.tolist() == ["no", "yes", "yes"]
 
 
 def test_a_folder_without_words_is_enough_where_no_labels_are_wanted(words):
-    sounds = read_sounds(words / "yes", labelled=False)
+    sounds = read_waveforms(words / "yes", labelled=False)
     assert sounds.labels is None
     assert len(sounds.waves) == 2
 
 
 def test_one_word_is_enough_where_no_labels_are_wanted(words):
     (words / "no").rename(words / ".no")
-    assert read_sounds(words, labelled=False).labels.tolist() == ["yes", "yes"]
+    assert read_waveforms(words, labelled=False).labels.tolist() == ["yes", "yes"]
     with pytest.raises(ValueError, match=r"Got X='.*words' with one word only, 'yes', but"):
-        read_sounds(words)
+        read_waveforms(words)
 
 
 @pytest.mark.parametrize(
@@ -228,12 +230,12 @@ def test_one_word_is_enough_where_no_labels_are_wanted(words):
 )
 def test_what_is_no_list_is_refused_by_its_type(X):
     with pytest.raises(TypeError, match=f"Got X of type {type(X).__name__}, but expected a list"):
-        read_sounds(X)
+        read_waveforms(X)
 
 
 def test_an_empty_path_is_not_the_current_folder():
     with pytest.raises(FileNotFoundError, match="Got X='', but expected the path of a folder"):
-        read_sounds("")
+        read_waveforms("")
 
 
 def test_rates_that_cannot_be_are_refused(write):
@@ -244,35 +246,35 @@ def test_rates_that_cannot_be_are_refused(write):
     with pytest.raises(
         ValueError, match="a.wav' with 0 values a second, but expected 1 to 1000000"
     ):
-        read_sounds([path]).waves[0]
+        read_waveforms([path]).waves[0]
     with pytest.raises(ValueError, match="Got rate of X.0.=2147483647, but expected a whole"):
-        read_sounds([(2**31 - 1, np.zeros(10))])
+        read_waveforms([(2**31 - 1, np.zeros(10))])
 
 
 def test_one_word_is_enough_where_it_is_said(words):
     shutil.rmtree(words / "no")
-    assert read_sounds(words, n_words=1).labels.tolist() == ["yes", "yes"]
+    assert read_waveforms(words, n_words=1).labels.tolist() == ["yes", "yes"]
 
 
 def test_an_empty_folder_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"Got X_val=.* with no word folder in it, but expected"):
-        read_sounds(tmp_path, name="X_val")
+        read_waveforms(tmp_path, name="X_val")
     (tmp_path / "maybe").mkdir()
     with pytest.raises(ValueError, match=r"Got X_val=.* without a sound file, but expected some"):
-        read_sounds(tmp_path, name="X_val", labelled=False)
+        read_waveforms(tmp_path, name="X_val", labelled=False)
 
 
 def test_a_folder_without_words_is_refused(words):
     with pytest.raises(ValueError, match="with 'a.wav' directly in it, but expected a folder for"):
-        read_sounds(words / "yes")
+        read_waveforms(words / "yes")
 
 
 def test_sounds_beside_words_are_refused_where_labels_are_wanted_and_else_all_taken(words, write):
     write(as_type(tone(800), "int16"), "words/stray.wav")
     (words / "maybe").mkdir()
     with pytest.raises(ValueError, match=r"words' with 'stray.wav' directly in it, but .* a list"):
-        read_sounds(words)
-    sounds = read_sounds(words, labelled=False)
+        read_waveforms(words)
+    sounds = read_waveforms(words, labelled=False)
     assert sounds.labels is None
     assert [len(wave) for wave in sounds.waves] == [800, 1600, 1600, 1600]
 
@@ -280,7 +282,7 @@ def test_sounds_beside_words_are_refused_where_labels_are_wanted_and_else_all_ta
 def test_a_word_without_sounds_is_refused(words):
     (words / "maybe").mkdir()
     with pytest.raises(ValueError, match="without a sound file in its folder 'maybe', but"):
-        read_sounds(words)
+        read_waveforms(words)
 
 
 # Bad input
@@ -318,22 +320,22 @@ ODD = {
 def test_what_is_no_sound_is_refused_in_one_sentence(case):
     X, message = ODD[case]
     with pytest.raises(ValueError, match=message):
-        read_sounds(X)
+        read_waveforms(X)
 
 
 @pytest.mark.parametrize("rate", [0, -8000, 16000.5, "16000", None, True, float("nan")])
 def test_a_sampling_rate_is_a_positive_whole_number(rate):
     with pytest.raises(ValueError, match="Got sampling_rate=.* but expected a whole number of"):
-        read_sounds([tone()], sampling_rate=rate)
+        read_waveforms([tone()], sampling_rate=rate)
 
 
 def test_text_that_is_no_folder_is_refused(write):
     with pytest.raises(FileNotFoundError, match="Got X='hello', but expected a folder that is"):
-        read_sounds("hello")
+        read_waveforms("hello")
     with pytest.raises(ValueError, match=r"Got X='.*a.wav', a file, .* put one file in a list."):
-        read_sounds(write(tone()))
+        read_waveforms(write(tone()))
     with pytest.raises(FileNotFoundError, match=r"Got X\[1\]='hello.wav', but expected a sound"):
-        read_sounds([write(tone()), "hello.wav"])
+        read_waveforms([write(tone()), "hello.wav"])
 
 
 @pytest.mark.parametrize("n_bytes", [0, 3, 10, 30, 44, 45, 46, 100, 2001, 3243])
@@ -341,7 +343,7 @@ def test_a_cut_wav_file_is_refused_by_name(write, n_bytes):
     path = write(as_type(tone(), "int16"), "cut.wav")
     path.write_bytes(path.read_bytes()[:n_bytes])
     with pytest.raises(ValueError, match=r"Got the file '.*cut.wav', .*but expected a whole wav"):
-        read_sounds([path]).waves[0]
+        read_waveforms([path]).waves[0]
 
 
 def test_damaged_headers_give_a_sentence_or_a_sound(write):
@@ -353,7 +355,7 @@ def test_damaged_headers_give_a_sentence_or_a_sound(write):
         damaged[rng.integers(24)] = rng.integers(256)
         path.write_bytes(damaged)
         try:
-            assert np.isfinite(read_sounds([path]).waves[0]).all()
+            assert np.isfinite(read_waveforms([path]).waves[0]).all()
         except ValueError as error:
             refusals.append(str(error))
     assert len(refusals) > 50
@@ -365,7 +367,7 @@ def test_a_wav_file_from_a_pipe_has_an_open_end(write):
     content = bytearray(path.read_bytes())
     content[4:8] = content[40:44] = struct.pack("<I", 2**32 - 1)
     path.write_bytes(content)
-    assert len(read_sounds([path]).waves[0]) == 1600
+    assert len(read_waveforms([path]).waves[0]) == 1600
 
 
 def test_chunks_that_nobody_knows_are_passed_over(write):
@@ -374,7 +376,7 @@ def test_chunks_that_nobody_knows_are_passed_over(write):
     content[36:36] = b"what" + struct.pack("<I", 4) + b"ever"
     content[4:8] = struct.pack("<I", len(content) - 8)
     path.write_bytes(content)
-    assert len(read_sounds([path]).waves[0]) == 1600
+    assert len(read_waveforms([path]).waves[0]) == 1600
 
 
 @pytest.mark.parametrize("suffix", ["flac", "ogg"])
@@ -383,17 +385,17 @@ def test_a_cut_file_of_another_format_is_refused_by_name(tmp_path, suffix):
     soundfile.write(path, tone(8000), RATE)
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(ValueError, match=r"Got the file '.*cut\..*, but expected a whole sound"):
-        read_sounds([path]).waves[0]
+        read_waveforms([path]).waves[0]
 
 
 def test_a_wav_file_without_values_is_refused_by_name(write):
     path = write(np.zeros(0, dtype=np.int16), "empty.wav")
     with pytest.raises(ValueError, match=r"Got the file '.*empty.wav' without any values, but"):
-        read_sounds([path]).waves[0]
+        read_waveforms([path]).waves[0]
 
 
 def test_a_wav_file_with_nan_or_large_floats_is_refused_by_name(write):
     odd = {"nan.wav": np.array([0, np.nan]), "loud.wav": tone() * 1000}
     for name, values in odd.items():
         with pytest.raises(ValueError, match=f"Got the file '.*{name}' with"):
-            read_sounds([write(values.astype(np.float32), name)]).waves[0]
+            read_waveforms([write(values.astype(np.float32), name)]).waves[0]

@@ -168,19 +168,19 @@ def test_the_products_are_those_of_a_step_of_a_linear_network():
     rows = [products[0].left.clone()]
     for weight in weights:
         rows.append(rows[-1] @ weight.T)
-    slopes = [torch.randn(20, 3)]
-    rows[-1].backward(slopes[0])
+    grads = [torch.randn(20, 3)]
+    rows[-1].backward(grads[0])
     for weight in reversed(weights[1:]):
-        slopes.append(slopes[-1] @ weight.detach())
+        grads.append(grads[-1] @ weight.detach())
     with torch.no_grad():
         for place, weight in zip(forward, weights, strict=True):
             products[place].left.copy_(rows[place])
             products[place].right.T.copy_(weight)
-        for place, slope in zip(backward[[0, 2, 4]], slopes, strict=True):
-            products[place].left.T.copy_(slope)
+        for place, grad in zip(backward[[0, 2, 4]], grads, strict=True):
+            products[place].left.T.copy_(grad)
     run_products(products, n_steps=1)
     outs = [product.out for product in products]
-    wanted = [*rows[1:], weights[2].grad, slopes[1], weights[1].grad, slopes[2], weights[0].grad]
+    wanted = [*rows[1:], weights[2].grad, grads[1], weights[1].grad, grads[2], weights[0].grad]
     for out, expected in zip(outs, wanted, strict=True):
         torch.testing.assert_close(out, expected.detach(), rtol=1e-3, atol=1e-4)
 

@@ -19,11 +19,11 @@ from mixupe_sklearn.datasets.images import (
 RNG = np.random.default_rng(0)
 
 
-def rows_of(pictures):
+def rows_of(images):
     """Pictures (n, 32, 32, 3) as CIFAR keeps them: all red bytes, then green, then blue."""
     return np.stack(
-        [pictures[..., channel].reshape(len(pictures), -1) for channel in range(3)], 1
-    ).reshape(len(pictures), -1)
+        [images[..., channel].reshape(len(images), -1) for channel in range(3)], 1
+    ).reshape(len(images), -1)
 
 
 def draw(n):
@@ -36,27 +36,27 @@ def write(path, content, protocol=2):
 
 
 def write_cifar10(folder, protocol=2):
-    pictures, labels = draw(12), (np.arange(12) % 10).tolist()
+    images, labels = draw(12), (np.arange(12) % 10).tolist()
     for number in range(6):
         name = f"data_batch_{number + 1}" if number < 5 else "test_batch"
         part = slice(2 * number, 2 * number + 2)
         content = {b"batch_label": b"a part", b"labels": labels[part]}
-        write(folder / name, {**content, b"data": rows_of(pictures[part])}, protocol)
+        write(folder / name, {**content, b"data": rows_of(images[part])}, protocol)
     names = [b"airplane", b"automobile", b"bird", b"cat", b"deer", b"dog", b"frog"]
     write(folder / "batches.meta", {b"label_names": [*names, b"horse", b"ship", b"truck"]})
-    return pictures, np.array(labels)
+    return images, np.array(labels)
 
 
-def write_picture(path, colour="red", mode="RGB"):
+def write_image(path, colour="red", mode="RGB"):
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new(mode, (6, 4), colour).save(path)
 
 
 @pytest.mark.parametrize("protocol", [2, 4, 5])
 def test_cifar10_is_read_as_it_was_written(tmp_path, protocol):
-    pictures, labels = write_cifar10(tmp_path / "cifar-10-batches-py", protocol)
+    images, labels = write_cifar10(tmp_path / "cifar-10-batches-py", protocol)
     splits = load_cifar(tmp_path)
-    assert np.array_equal(np.concatenate([splits.X_train, splits.X_test]), pictures)
+    assert np.array_equal(np.concatenate([splits.X_train, splits.X_test]), images)
     assert np.array_equal(np.concatenate([splits.y_train, splits.y_test]), labels)
     assert splits.X_train.dtype == np.uint8
     assert splits.X_train.flags.c_contiguous
@@ -79,15 +79,15 @@ def test_a_pickle_of_python_2_is_read(tmp_path):
 
 
 def test_cifar100_has_its_fine_classes(tmp_path):
-    pictures = draw(4)
+    images = draw(4)
     for name, part in (("train", slice(0, 3)), ("test", slice(3, 4))):
         labels = {b"fine_labels": [99, 1, 2, 3][part], b"coarse_labels": [0, 0, 0, 0][part]}
-        write(tmp_path / "cifar-100-python" / name, {**labels, b"data": rows_of(pictures[part])})
+        write(tmp_path / "cifar-100-python" / name, {**labels, b"data": rows_of(images[part])})
     fine = [f"class {number}".encode() for number in range(100)]
     write(tmp_path / "cifar-100-python" / "meta", {b"fine_label_names": fine})
     splits = load_cifar(tmp_path, "cifar100")
     assert splits.y_train.tolist() == [99, 1, 2]
-    assert np.array_equal(splits.X_test[0], pictures[3])
+    assert np.array_equal(splits.X_test[0], images[3])
     assert splits.classes[99] == "class 99"
 
 
@@ -182,17 +182,17 @@ def test_an_unknown_cifar_is_refused(tmp_path):
 
 
 def write_svhn(folder):
-    pictures, digits = draw(5), np.array([10, 1, 9, 10, 3])
+    images, digits = draw(5), np.array([10, 1, 9, 10, 3])
     for name, part in (("train", slice(0, 3)), ("test", slice(3, 5))):
-        content = {"X": np.moveaxis(pictures[part], 0, 3), "y": digits[part, None].astype(np.uint8)}
+        content = {"X": np.moveaxis(images[part], 0, 3), "y": digits[part, None].astype(np.uint8)}
         savemat(folder / f"{name}_32x32.mat", content)
-    return pictures
+    return images
 
 
 def test_svhn_is_read_and_its_ten_is_zero(tmp_path):
-    pictures = write_svhn(tmp_path)
+    images = write_svhn(tmp_path)
     splits = load_svhn(tmp_path)
-    assert np.array_equal(np.concatenate([splits.X_train, splits.X_test]), pictures)
+    assert np.array_equal(np.concatenate([splits.X_train, splits.X_test]), images)
     assert splits.y_train.tolist() == [0, 1, 9]
     assert splits.y_test.tolist() == [0, 3]
     assert splits.classes.tolist() == list("0123456789")
@@ -214,10 +214,10 @@ def test_a_cut_or_odd_file_of_svhn_is_named(tmp_path):
 def write_tiny_imagenet(folder):
     for number, name in enumerate(["n02", "n01"]):
         for k in range(2):
-            write_picture(folder / "train" / name / "images" / f"{name}_{k}.JPEG")
+            write_image(folder / "train" / name / "images" / f"{name}_{k}.JPEG")
         (folder / "train" / name / f"{name}_boxes.txt").write_text("n_0.JPEG\t0\t0\t1\t1\n")
-        write_picture(folder / "val" / "images" / f"val_{number}.JPEG")
-    write_picture(folder / "val" / "images" / "val_2.JPEG", 100, "L")
+        write_image(folder / "val" / "images" / f"val_{number}.JPEG")
+    write_image(folder / "val" / "images" / "val_2.JPEG", 100, "L")
     lines = [
         "val_0.JPEG\tn02\t0\t0\t1\t1",
         "val_1.JPEG\tn01\t0\t0\t1\t1",
@@ -250,7 +250,7 @@ def test_a_picture_of_tiny_imagenet_that_is_gone_is_named(tmp_path):
 def write_folders(folder, **parts):
     for part, classes in parts.items():
         for name in classes:
-            write_picture(folder / part / name / "a.png")
+            write_image(folder / part / name / "a.png")
 
 
 def test_folders_for_training_and_for_tests_are_listed(tmp_path):
@@ -269,7 +269,7 @@ def test_a_test_folder_with_classes_comes_before_the_validation_folder(tmp_path)
 
 def test_a_test_folder_without_classes_is_passed_over(tmp_path):
     write_folders(tmp_path, train=["cat", "dog"], val=["cat", "dog"])
-    write_picture(tmp_path / "test" / "1.png")
+    write_image(tmp_path / "test" / "1.png")
     assert load_image_folder(tmp_path).X_test[0].parts[-3] == "val"
 
 

@@ -75,10 +75,10 @@ def test_words_taken_for_holes_among_the_classes_are_named(read):
         read("size,class\n1,none\n2,a\n3,none\n4,a\n")
 
 
-@pytest.mark.parametrize("hole", ["", "NA"])
+@pytest.mark.parametrize("missing", ["", "NA"])
 @pytest.mark.filterwarnings("ignore:Got column 'class'")
-def test_numbers_with_leading_zeros_stay_apart_as_classes(read, hole):
-    table = read(f"size,class\n1,01\n2,1\n3,01\n4,1\n5,{hole}\n")
+def test_numbers_with_leading_zeros_stay_apart_as_classes(read, missing):
+    table = read(f"size,class\n1,01\n2,1\n3,01\n4,1\n5,{missing}\n")
     assert table.y.tolist() == ["01", "1", "01", "1"]
     assert table.X["size"].tolist() == [1, 2, 3, 4]
     assert read("size,class\n1,0\n2,0.0\n3,10\n4,10\n").y.tolist() == [0, 0, 10, 10]

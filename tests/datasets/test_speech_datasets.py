@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.io import wavfile
 
-from mixupe_sklearn._audio.waveforms import read_sounds
+from mixupe_sklearn._audio.waveforms import read_waveforms
 from mixupe_sklearn.datasets.speech import load_speech_commands, split_by_speaker
 
 SPEAKERS = ("0c40e715", "0ea0e2f4", "ffd2ba2f")
@@ -38,7 +38,7 @@ def test_clips_are_found_with_word_and_speaker(folder):
 def test_paths_can_be_chosen_from_and_read(folder):
     commands = load_speech_commands(str(folder))
     chosen = commands.paths[commands.labels == "yes"]
-    assert [len(wave) for wave in read_sounds(chosen).waves] == [20] * 6
+    assert [len(wave) for wave in read_waveforms(chosen).waves] == [20] * 6
 
 
 def test_words_can_be_chosen(folder):

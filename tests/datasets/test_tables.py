@@ -173,10 +173,10 @@ def test_quoted_fields_may_hold_delimiters_quotes_and_new_lines(read):
 
 
 @pytest.mark.parametrize(
-    "hole", ["", "NA", "N/A", "NaN", "null", "NULL", "?", "none", "None", " na "]
+    "missing", ["", "NA", "N/A", "NaN", "null", "NULL", "?", "none", "None", " na "]
 )
-def test_words_for_holes_are_holes(read, hole):
-    table = read(f"size,city,class\n1,Oslo,a\n{hole},{hole},a\n2,Bonn,b\n3,Rome,b\n")
+def test_words_for_holes_are_holes(read, missing):
+    table = read(f"size,city,class\n1,Oslo,a\n{missing},{missing},a\n2,Bonn,b\n3,Rome,b\n")
     assert table.X.dtypes["size"] == np.float64
     assert table.X.isna().sum().tolist() == [1, 1]
 

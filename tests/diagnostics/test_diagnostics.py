@@ -189,7 +189,7 @@ def test_gradients_may_be_switched_off(smooth, wine):
 
 
 def test_what_it_takes(wine):
-    """Pipelines, members, labels as strings, regressors, nets, pictures, hidden layers."""
+    """Pipelines, members, labels as strings, regressors, nets, image_data, hidden layers."""
     X, y = load_iris(return_X_y=True)
     names = np.array(["a", "b", "c"])[y]
     pipeline = make_pipeline(
@@ -217,9 +217,9 @@ def test_pictures_and_graphs():
     X, y = load_digits(return_X_y=True)
     small = {"width": 4, "blocks": (1, 1)}
     images = MixupEImageClassifier(module_params=small, max_epochs=1, batch_size=40, random_state=0)
-    pictures = X[:80].reshape(-1, 8, 8) / 16
-    images.fit(pictures, y[:80])
-    parts = directional_derivatives(images, pictures, y[:80], order=2, n_partners=2)
+    image_data = X[:80].reshape(-1, 8, 8) / 16
+    images.fit(image_data, y[:80])
+    parts = directional_derivatives(images, image_data, y[:80], order=2, n_partners=2)
     assert np.isfinite(parts.terms).all()
     graphs = [make(n) for n in range(4, 14) for make in (nx.cycle_graph, nx.path_graph)]
     classifier = MixupEGraphClassifier(max_epochs=1, batch_size=10, random_state=0)

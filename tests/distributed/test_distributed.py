@@ -19,18 +19,18 @@ import torch
 from distributed_programs import (
     CASES,
     FAILURES,
+    IMAGE_CASES,
     OTHER_CASES,
-    PICTURE_CASES,
     rows,
     small_mlp,
     trained,
-    with_pictures,
+    with_images,
 )
 
 from mixupe_sklearn import MixupELoss
 from mixupe_sklearn._distributed.net import DistributedNet
 from mixupe_sklearn._distributed.process_group import join, trains_together
-from mixupe_sklearn._distributed.sharding import Portion, own_part, portion_sizes
+from mixupe_sklearn._distributed.sharding import Shard, own_part, shard_sizes
 from mixupe_sklearn._method.mixup import Draw
 
 PROGRAM = Path(__file__).parents[1] / "distributed_programs.py"
@@ -111,13 +111,13 @@ def test_processes_that_were_seeded_differently_train_one_network(found):
 
 @pytest.mark.parametrize("name", ["augmented", "stopped early"])
 def test_the_estimator_trains_to_the_weights_of_one_process(name, found):
-    together, alone = found[0]["pictures"][name], with_pictures(PICTURE_CASES[name])
+    together, alone = found[0]["pictures"][name], with_images(IMAGE_CASES[name])
     assert (together["net"], alone["net"]) == ("DistributedNet", "MixupENet")
     assert_same(together, alone, 1e-5)
     np.testing.assert_allclose(together["proba"], alone["proba"], rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", PICTURE_CASES)
+@pytest.mark.parametrize("name", IMAGE_CASES)
 def test_the_estimators_of_all_processes_are_the_same(name, found):
     main, other = (process["pictures"][name] for process in found[:2])
     assert_same(main, other, 0)
@@ -126,7 +126,7 @@ def test_the_estimators_of_all_processes_are_the_same(name, found):
 
 def test_averaged_weights_stop_early_in_the_same_epoch_of_all_processes(found):
     figures = [process["pictures"]["averaged"]["figures"] for process in found[:2]]
-    assert len(figures[0]) == len(figures[1]) < PICTURE_CASES["averaged"]["max_epochs"]
+    assert len(figures[0]) == len(figures[1]) < IMAGE_CASES["averaged"]["max_epochs"]
 
 
 def test_training_stops_where_the_main_process_says_so(found):
@@ -248,27 +248,27 @@ def test_a_missing_accelerate_names_its_extra(monkeypatch):
 # The portions of a step, one after the other in this process.
 
 
-def step_in_portions(n_portions, X, y, weight, draw, is_cut=False, **params):
+def step_in_shards(n_shards, X, y, weight, draw, is_cut=False, **params):
     """Parts of the loss by each portion, and the mean of the gradients."""
     torch.manual_seed(0)
-    module, sizes = small_mlp(), portion_sizes(len(y), n_portions)
+    module, sizes = small_mlp(), shard_sizes(len(y), n_shards)
     found = {}
 
     def run(rank, total):
-        portion = Portion(rank, n_portions, total)
+        shard = Shard(rank, n_shards, total)
         criterion = MixupELoss(eta=0.5, random_state=0, **params)
         if not is_cut:
-            return criterion(module, X, y, weight, draw=draw, portion=portion)
+            return criterion(module, X, y, weight, draw=draw, shard=shard)
         at = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
-        portion = portion._replace(sizes=sizes)
+        shard = shard._replace(sizes=sizes)
         own = None if weight is None else weight[at]
-        return criterion(module, X[at], y[at], own, draw=draw, portion=portion)
+        return criterion(module, X[at], y[at], own, draw=draw, shard=shard)
 
-    for rank in range(n_portions):  # what each has to tell the others
+    for rank in range(n_shards):  # what each has to tell the others
         run(rank, lambda values, rank=rank: found.setdefault(rank, values.clone()))
     whole = sum(found.values())
-    parts = [run(rank, lambda values: whole.clone()) for rank in range(n_portions)]
-    (sum(part.loss for part in parts) / n_portions).backward()
+    parts = [run(rank, lambda values: whole.clone()) for rank in range(n_shards)]
+    (sum(part.loss for part in parts) / n_shards).backward()
     return parts, [parameter.grad for parameter in module.parameters()]
 
 
@@ -293,12 +293,12 @@ def batch(n_rows):
     return torch.from_numpy(X), torch.from_numpy(y), torch.from_numpy(weight)
 
 
-@pytest.mark.parametrize("n_portions", [1, 2, 3, 7])
+@pytest.mark.parametrize("n_shards", [1, 2, 3, 7])
 @pytest.mark.parametrize("penalty", ["logit", "directional"])
 @pytest.mark.parametrize("n_rows", [1, 5, 12])
-def test_portions_add_up_to_the_batch(n_portions, penalty, n_rows):
+def test_portions_add_up_to_the_batch(n_shards, penalty, n_rows):
     params = {"penalty": penalty, "lam_per": "sample", "alpha": 1.0, "penalty_fraction": 0.4}
-    together = step_in_portions(n_portions, *batch(n_rows), None, **params)
+    together = step_in_shards(n_shards, *batch(n_rows), None, **params)
     assert_same_step(together, step_alone(*batch(n_rows), None, **params))
 
 
@@ -306,17 +306,17 @@ def test_portions_add_up_to_the_batch(n_portions, penalty, n_rows):
 @pytest.mark.parametrize("stage", [1, 2])
 @pytest.mark.parametrize("fraction", [1.0, 0.5])
 def test_hidden_portions_are_mixed_with_rows_of_their_own(n_rows, stage, fraction):
-    rng, n_portions = np.random.default_rng(0), 2
+    rng, n_shards = np.random.default_rng(0), 2
     partner = rng.permutation(n_rows)
     clean = None if fraction == 1 else partner[: max(1, n_rows // 2)]
     draw = Draw(0.3, partner, stage, clean)
     params = {"mix_at": "hidden", "alpha": 1.0, "penalty_fraction": fraction}
-    together = step_in_portions(n_portions, *batch(n_rows), draw, **params)
+    together = step_in_shards(n_shards, *batch(n_rows), draw, **params)
     # One process does the same if partners and clean rows are those of the portions.
-    sizes = portion_sizes(n_rows, n_portions)
+    sizes = shard_sizes(n_rows, n_shards)
     partners, cleans = [], []
-    for rank in range(n_portions):
-        own = own_part(draw, n_rows, Portion(rank, n_portions, None, sizes)).draw
+    for rank in range(n_shards):
+        own = own_part(draw, n_rows, Shard(rank, n_shards, None, sizes)).draw
         start = sum(sizes[:rank])
         partners.append(start + own.partner[: sizes[rank]])
         cleans.append(start + (own.partner if own.clean is None else own.clean)[: sizes[rank]])
@@ -329,12 +329,12 @@ def test_hidden_portions_are_mixed_with_rows_of_their_own(n_rows, stage, fractio
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_every_order_of_partners_within_a_portion_is_as_likely(rank):
-    portion = Portion(rank, 2, None, sizes=(3, 2))
+    shard = Shard(rank, 2, None, sizes=(3, 2))
     found = Counter(
-        tuple(own_part(Draw(0.3, np.array(partner)), 5, portion).draw.partner.tolist())
+        tuple(own_part(Draw(0.3, np.array(partner)), 5, shard).draw.partner.tolist())
         for partner in itertools.permutations(range(5))
     )
-    n_rows = portion.sizes[rank]
+    n_rows = shard.sizes[rank]
     assert set(found) == set(itertools.permutations(range(n_rows)))
     assert set(found.values()) == {120 // math.factorial(n_rows)}
 
@@ -343,7 +343,7 @@ def test_every_order_of_partners_within_a_portion_is_as_likely(rank):
 @pytest.mark.parametrize("clean", [None, np.array([0, 1]), np.array([5, 2])])
 def test_rows_that_are_read_in_portions_add_up_to_the_batch(method, clean):
     draw, params = Draw(clean=clean), {"method": method}
-    together = step_in_portions(2, *batch(7), draw, is_cut=True, **params)
+    together = step_in_shards(2, *batch(7), draw, is_cut=True, **params)
     assert_same_step(together, step_alone(*batch(7), draw, **params))
 
 

@@ -148,7 +148,7 @@ def test_each_network_has_a_lowest_error_that_is_marked(folder):
 
 @pytest.mark.parametrize("name", ["mixed-images.png", "spectrograms.png"])
 def test_a_picture_of_the_pages_is_what_the_script_makes(pictures, name):
-    figure = pictures.PICTURES[name]()
+    figure = pictures.IMAGES[name]()
     with Image.open(STATIC / name) as kept:
         assert kept.size == tuple(round(side * pictures.DPI) for side in figure.get_size_inches())
     assert (STATIC / name).stat().st_size < 250_000
@@ -159,7 +159,7 @@ def test_a_picture_of_the_pages_is_what_the_script_makes(pictures, name):
 def test_the_script_makes_each_of_its_pictures_and_they_are_all_there_are(pictures):
     # Those of the paper's figures are made by benchmarks.figures.
     others = {path.name for path in STATIC.glob("figure-*.png")}
-    assert set(pictures.PICTURES) == {path.name for path in STATIC.glob("*.png")} - others
+    assert set(pictures.IMAGES) == {path.name for path in STATIC.glob("*.png")} - others
 
 
 def test_mixed_photographs_have_the_shares_that_stand_below_them(pictures):

@@ -33,9 +33,9 @@ def test_the_badges_of_the_readme_are_true():
     assert "Development Status :: 3 - Alpha" in told["classifiers"]
     shown = [badge.replace("--", "-") for _, badge in badges]
     assert shown == ["python-3.11+-blue", f"licence-{told['license']}-blue", "status-alpha-orange"]
-    pictures = re.findall(r"!\[.*?\]\((docs/.*?)\)", readme)
-    assert pictures
-    assert all((ROOT / path).is_file() for path in pictures)
+    images = re.findall(r"!\[.*?\]\((docs/.*?)\)", readme)
+    assert images
+    assert all((ROOT / path).is_file() for path in images)
 
 
 @pytest.fixture(scope="module")

@@ -240,7 +240,7 @@ def on_a_phone(browser, address):
 
 
 # Pictures further down wait until somebody scrolls; here all are asked for.
-BROKEN_PICTURES = """async () => {
+BROKEN_IMAGES = """async () => {
     const pictures = [...document.images];
     for (const picture of pictures) picture.loading = "eager";
     await Promise.all(pictures.map(picture => picture.decode().catch(() => null)));
@@ -257,7 +257,7 @@ def check_width(page):
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_page_opens_without_trouble(visitor, name):
     page = visitor.open(name)
-    assert page.evaluate(BROKEN_PICTURES) == []
+    assert page.evaluate(BROKEN_IMAGES) == []
     page.wait_for_load_state("networkidle")
     assert visitor.troubles == []
     assert page.evaluate("() => document.documentElement.dataset.theme") == visitor.scheme
@@ -277,7 +277,7 @@ def test_the_watch_notices_trouble(browser, address, tmp_path):
             "<img src='http://127.0.0.1:9/x.png'><script>nothing.here</script>"
             "<div style='width: 5000px'>wide</div>"
         )
-        assert visitor.page.evaluate(BROKEN_PICTURES) == ["http://127.0.0.1:9/x.png"]
+        assert visitor.page.evaluate(BROKEN_IMAGES) == ["http://127.0.0.1:9/x.png"]
         assert any("nothing is not defined" in trouble for trouble in visitor.troubles)
         assert "http://127.0.0.1:9/x.png" in visitor.troubles
         with pytest.raises(AssertionError):

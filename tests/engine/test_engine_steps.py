@@ -382,7 +382,7 @@ def test_an_interrupt_gives_everything_back(monkeypatch):
         verbose=0,
     ).fit(X.astype("float32"), y)
     assert len(net.history) == 2
-    assert not _by_hand._loans
+    assert not _by_hand._sessions
     weight = net.module_.stages[0][0].weight
     assert weight.untyped_storage().nbytes() == weight.numel() * 4
     assert net.partial_fit(X.astype("float32"), y).predict(X.astype("float32")).shape == y.shape

@@ -51,11 +51,11 @@ def _autograd(monkeypatch):
 
 
 @pytest.fixture
-def targets_of(iris, cancer, several_labels, diabetes):
+def targets_of(iris, cancer, multilabel, diabetes):
     """Rows and targets by the name of a head: 130 rows, so that the last batch is a small one."""
     named = {
         "softmax": (paper_classifier, iris, {}),
-        "labels": (paper_classifier, several_labels, {}),
+        "labels": (paper_classifier, multilabel, {}),
         "single logit": (paper_classifier, cancer, {"n_outputs": 1}),
         "squared": (MixupERegressor, diabetes, {}),
     }

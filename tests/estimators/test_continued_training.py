@@ -55,8 +55,8 @@ def test_partial_fit_with_weights_and_class_weights(small_digits):
     assert np.array_equal(first.predict_proba(X), second.predict_proba(X))
 
 
-def test_partial_fit_of_several_labels_and_of_numbers(several_labels, diabetes):
-    X, Y = several_labels
+def test_partial_fit_of_several_labels_and_of_numbers(multilabel, diabetes):
+    X, Y = multilabel
     classifier = paper_classifier(random_state=0).partial_fit(X, Y)
     assert classifier.partial_fit(X, Y).predict(X).shape == Y.shape
     X, y = diabetes
@@ -175,7 +175,7 @@ def test_going_on_sets_the_same_rows_aside(small_digits):
     estimator = paper_classifier(early_stopping=True, random_state=0)
     rows = estimator._rows(X, y, None, is_new=True, learn=True)
     estimator._spawn_generators()
-    first, second = (estimator._set_aside(rows)[1].index for _ in range(2))
+    first, second = (estimator._hold_out(rows)[1].index for _ in range(2))
     assert np.array_equal(first, second)
 
 

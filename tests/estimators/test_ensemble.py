@@ -29,8 +29,8 @@ from mixupe_sklearn._data import rows as _inputs
 from mixupe_sklearn._engine.trainer import Stepper
 from mixupe_sklearn._estimators import ensemble as _members
 from mixupe_sklearn._estimators import ensemble_training as _crews
-from mixupe_sklearn._estimators.ensemble import deal, set_aside, weigh
-from mixupe_sklearn._estimators.ensemble_training import InTurn, Together
+from mixupe_sklearn._estimators.ensemble import deal, hold_out, weigh
+from mixupe_sklearn._estimators.ensemble_training import BatchedMembers, SequentialMembers
 from mixupe_sklearn._estimators.sklearn_callbacks import HAS_CALLBACKS
 from mixupe_sklearn._net import inference as _predicting
 from mixupe_sklearn._net import net as _net
@@ -49,7 +49,7 @@ SMALL = preset("paper") | {
     "random_state": 0,
 }
 FOLDS = {"early_stopping": True}
-TEAMS = {"alpha": (0.0, 2.0), "early_stopping": True}
+GROUPS = {"alpha": (0.0, 2.0), "early_stopping": True}
 # Where networks cannot train as one.
 APART = {"mix_at": "hidden"}
 
@@ -73,16 +73,16 @@ def column(history, name):
 
 
 @pytest.fixture
-def crews(monkeypatch):
+def trainers(monkeypatch):
     """The crews that are made, with the rows that each member trains on, beside those it gets."""
-    made, make = [], _members.make_crew
+    made, make = [], _members.make_trainer
 
-    def noted(nets, train, tensors, own, X_mean, settings, exams):
-        crew = make(nets, train, tensors, own, X_mean, settings, exams)
-        made.append(SimpleNamespace(kind=type(crew), own=own, n_rows=train.n_rows))
-        return crew
+    def noted(nets, train, tensors, own, X_mean, settings, validation_sets):
+        trainer = make(nets, train, tensors, own, X_mean, settings, validation_sets)
+        made.append(SimpleNamespace(kind=type(trainer), own=own, n_rows=train.n_rows))
+        return trainer
 
-    monkeypatch.setattr(_members, "make_crew", noted)
+    monkeypatch.setattr(_members, "make_trainer", noted)
     return made
 
 
@@ -98,11 +98,11 @@ def one_by_one(monkeypatch):
 
 
 @pytest.fixture
-def targets_of(iris, cancer, several_labels, diabetes):
+def targets_of(iris, cancer, multilabel, diabetes):
     """Rows and targets by the name of a head: 130 rows, so that the last batch is a small one."""
     named = {
         "softmax": (MixupEClassifier, iris, {}),
-        "labels": (MixupEClassifier, several_labels, {}),
+        "labels": (MixupEClassifier, multilabel, {}),
         "single logit": (MixupEClassifier, cancer, {"n_outputs": 1}),
         "number": (MixupERegressor, diabetes, {}),
         "numbers": (MixupERegressor, (diabetes[0], np.column_stack([diabetes[1]] * 2)), {}),
@@ -139,18 +139,18 @@ def test_the_first_member_is_the_network_of_a_single_fit(targets_of, head):
 CASES = {
     "plain": ("softmax", {}),
     "folds": ("softmax", FOLDS),
-    "teams": ("softmax", TEAMS),
+    "teams": ("softmax", GROUPS),
     "etas": ("softmax", {"eta": (0.0, 1.0), **FOLDS}),
     "rates": ("softmax", {"lr_schedule": "cosine", "optimizer": "sgd", "lr": 0.5}),
-    "one cycle": ("softmax", {"lr_schedule": "onecycle", **TEAMS}),
+    "one cycle": ("softmax", {"lr_schedule": "onecycle", **GROUPS}),
     "momentum": ("softmax", {"optimizer": "sgd", "optimizer_params": {"momentum": 0.9}}),
     "directional": ("softmax", {"penalty": "directional", **FOLDS}),
     "a share": ("softmax", {"penalty_fraction": 0.4, "lam_per": "sample"}),
     "no mixing": ("softmax", {"method": "erm", **FOLDS}),
     "classes": ("softmax", {"class_weight": {0: 0.5, 1: 3.0}, **FOLDS}),
-    "labels": ("labels", TEAMS),
+    "labels": ("labels", GROUPS),
     "single logit": ("single logit", FOLDS),
-    "number": ("number", TEAMS),
+    "number": ("number", GROUPS),
     "numbers": ("numbers", {"penalty": "directional", **FOLDS}),
 }
 
@@ -164,7 +164,7 @@ CASES = {
         *((case, "sparse") for case in ("plain", "teams", "directional", "number")),
     ],
 )
-def test_members_as_one_end_where_they_end_one_by_one(targets_of, crews, one_by_one, case, kind):
+def test_members_as_one_end_where_they_end_one_by_one(targets_of, trainers, one_by_one, case, kind):
     head, params = CASES[case]
     together, X, y = targets_of(head, warm_start=True, **params)
     apart = clone(together)
@@ -173,7 +173,12 @@ def test_members_as_one_end_where_they_end_one_by_one(targets_of, crews, one_by_
     together.fit(rows, y, weight).partial_fit(rows, y)
     one_by_one()
     apart.fit(rows, y, weight).partial_fit(rows, y)
-    assert [crew.kind for crew in crews] == [Together, Together, InTurn, InTurn]
+    assert [trainer.kind for trainer in trainers] == [
+        BatchedMembers,
+        BatchedMembers,
+        SequentialMembers,
+        SequentialMembers,
+    ]
     close = {"rtol": 1e-9, "atol": 1e-9}
     np.testing.assert_allclose(by_members(together, X), by_members(apart, X), **close)
     np.testing.assert_allclose(together.member_weights_, apart.member_weights_, **close)
@@ -199,14 +204,14 @@ def assert_same_optimizers(mine, expected):
 
 
 @pytest.mark.parametrize("head", ["softmax", "labels", "single logit", "number", "numbers"])
-@pytest.mark.parametrize("params", [{}, TEAMS, APART], ids=["alike", "teams", "apart"])
+@pytest.mark.parametrize("params", [{}, GROUPS, APART], ids=["alike", "teams", "apart"])
 def test_what_is_predicted_is_the_weighted_mean_of_members(targets_of, head, params):
     estimator, X, y = targets_of(head, **params)
     estimator.fit(X, y)
     predicted, weights = by_members(estimator, X), estimator.member_weights_
     assert weights.shape == (4,)
     assert weights.sum() == pytest.approx(1)
-    assert (weights == 0.25).all() == (params is not TEAMS)
+    assert (weights == 0.25).all() == (params is not GROUPS)
     mean = np.tensordot(weights, predicted, axes=1)
     assert predicted.std(axis=0).max() > 0
     if isinstance(estimator, MixupERegressor):
@@ -250,23 +255,25 @@ def test_parts_are_disjoint_of_one_size_and_have_all_classes(n_rows, n_parts):
     [(150, 4, 0.1, 10), (150, 4, 0.5, 4), (150, 1, 0.9, 2), (3, 4, 0.1, 3), (2, 1, 0.1, 2)],
 )
 def test_a_share_of_the_rows_is_set_aside_by_each(n_rows, n_folds, share, n_parts):
-    parts = set_aside(n_rows, None, n_folds, share, seed=0)
+    parts = hold_out(n_rows, None, n_folds, share, seed=0)
     assert [len(part) for part in parts] == [n_rows // n_parts] * n_folds
     assert len({tuple(part) for part in parts}) == min(n_folds, n_parts)
 
 
 @pytest.mark.parametrize("params", [{}, {"alpha": (0.1, 0.5)}, {"alpha": (0.1, 0.2, 0.3, 0.4)}])
-def test_a_row_trains_all_of_a_team_but_one_and_teams_share_the_folds(crews, small_digits, params):
+def test_a_row_trains_all_of_a_team_but_one_and_teams_share_the_folds(
+    trainers, small_digits, params
+):
     small(**params, **FOLDS, max_epochs=1).fit(*small_digits)
-    (crew,) = crews
-    n_teams = len(params.get("alpha", [0]))
+    (trainer,) = trainers
+    n_groups = len(params.get("alpha", [0]))
     has_trained = np.zeros((4, 300), dtype=bool)
-    for number, own in enumerate(crew.own):
+    for number, own in enumerate(trainer.own):
         has_trained[number, own] = True
-        assert np.array_equal(own, crew.own[number // n_teams * n_teams])
+        assert np.array_equal(own, trainer.own[number // n_groups * n_groups])
     assert (has_trained.sum(axis=1) == 240).all()
-    for team in range(n_teams):
-        own = has_trained[team::n_teams]
+    for group in range(n_groups):
+        own = has_trained[group::n_groups]
         assert ((~own).sum(axis=0) <= 1).all()
     y = small_digits[1]
     shares = np.bincount(y[~has_trained[0]]) / 60 - np.bincount(y) / 300
@@ -274,35 +281,35 @@ def test_a_row_trains_all_of_a_team_but_one_and_teams_share_the_folds(crews, sma
 
 
 @pytest.mark.parametrize("n_members", [1, 2, 5])
-def test_teams_need_not_be_of_one_size(targets_of, crews, n_members):
+def test_teams_need_not_be_of_one_size(targets_of, trainers, n_members):
     for head in ("softmax", "number"):
-        estimator, X, y = targets_of(head, **TEAMS, n_members=n_members)
+        estimator, X, y = targets_of(head, **GROUPS, n_members=n_members)
         estimator.fit(X, y)
         weights = estimator.member_weights_
         assert weights.sum() == pytest.approx(1)
-        for team in (weights[::2], weights[1::2]):
-            assert np.ptp(team) == 0 if len(team) else n_members == 1
+        for group in (weights[::2], weights[1::2]):
+            assert np.ptp(group) == 0 if len(group) else n_members == 1
         mean = np.tensordot(weights, by_members(estimator, X), axes=1)
         both = (estimator.predict_proba(X) if head == "softmax" else estimator.predict(X), mean)
         np.testing.assert_allclose(*both, rtol=1e-12)
         alphas = [net.criterion_.alpha for net in estimator.nets_]
         assert alphas == [0.0, 2.0, 0.0, 2.0, 0.0][:n_members]
-    for crew in crews:  # a pair for each fold, and the last alone
-        folds = [tuple(own) for own in crew.own]
+    for trainer in trainers:  # a pair for each fold, and the last alone
+        folds = [tuple(own) for own in trainer.own]
         assert [folds.index(fold) for fold in folds] == [0, 0, 2, 2, 4][:n_members]
 
 
 @pytest.mark.parametrize("params", [{}, APART], ids=["as one", "one by one"])
 def test_rows_that_are_set_aside_train_nothing(iris, monkeypatch, params):
-    make = _members.make_crew
+    make = _members.make_trainer
 
-    def poisoned(nets, train, tensors, own, X_mean, settings, exams):
+    def poisoned(nets, train, tensors, own, X_mean, settings, validation_sets):
         X = tensors[0].clone()
         X[np.setdiff1d(np.arange(len(X)), own[0])] = torch.nan
         assert int(X.isnan().any(dim=1).sum()) == 30
-        return make(nets, train, (X, *tensors[1:]), own, X_mean, settings, exams)
+        return make(nets, train, (X, *tensors[1:]), own, X_mean, settings, validation_sets)
 
-    monkeypatch.setattr(_members, "make_crew", poisoned)
+    monkeypatch.setattr(_members, "make_trainer", poisoned)
     # Members of four teams set the same rows aside.
     classifier = small(eta=(0.0, 0.1, 0.2, 0.3), **FOLDS, **params).fit(*iris)
     assert np.isfinite(column(classifier.history_, "train_loss")).all()
@@ -312,7 +319,7 @@ def test_rows_that_are_set_aside_train_nothing(iris, monkeypatch, params):
 @pytest.mark.parametrize("is_weighted", [False, True], ids=["plain", "weighted"])
 @pytest.mark.parametrize("alpha", [0.0, (0.0, 5.0)], ids=["one team", "two teams"])
 def test_the_weights_of_each_teams_best_epoch_are_kept(
-    iris, crews, monkeypatch, alpha, is_weighted
+    iris, trainers, monkeypatch, alpha, is_weighted
 ):
     X, y = iris
     y = np.where(np.arange(150) % 5 == 0, (y + 1) % 3, y)  # so that there is much to overfit
@@ -326,19 +333,19 @@ def test_the_weights_of_each_teams_best_epoch_are_kept(
     monkeypatch.setattr(_members.Watch, "_losses", noted)
     classifier = small(alpha=alpha, lr=0.1, max_epochs=60, n_iter_no_change=5, **FOLDS)
     classifier.fit(X, y, weight)
-    aside = [np.setdiff1d(np.arange(150), own) for own in crews[0].own]
+    aside = [np.setdiff1d(np.arange(150), own) for own in trainers[0].own]
     proba = classifier.predict_proba_members(X)
     now = [-np.log(own[rows, y[rows]]) for own, rows in zip(proba, aside, strict=True)]
-    n_teams = len(np.atleast_1d(alpha))
+    n_groups = len(np.atleast_1d(alpha))
 
     def pooled(losses, members):
         rows = [weight[part] for part in aside[members]]
         return np.average(np.concatenate(losses[members]), weights=np.concatenate(rows))
 
-    teams = [slice(team, None, n_teams) for team in range(n_teams)]
-    by_look = np.array([[pooled(look, team) for team in teams] for look in looks])
-    for team, losses in zip(teams, by_look.T, strict=True):
-        assert pooled(now, team) == pytest.approx(losses.min(), rel=1e-9)
+    groups = [slice(group, None, n_groups) for group in range(n_groups)]
+    by_look = np.array([[pooled(look, group) for group in groups] for look in looks])
+    for group, losses in zip(groups, by_look.T, strict=True):
+        assert pooled(now, group) == pytest.approx(losses.min(), rel=1e-9)
         assert losses.argmin() < len(looks) - 1
     recorded = column(classifier.history_, "valid_loss")
     everyone = slice(None)
@@ -346,21 +353,21 @@ def test_the_weights_of_each_teams_best_epoch_are_kept(
     # Five epochs without progress of any team are the last.
     assert classifier.n_iter_ == len(recorded) < 60
     assert by_look.argmin(axis=0).max() == classifier.n_iter_ - 1 - 5
-    losses = np.array(now).reshape(4 // n_teams, n_teams, -1).swapaxes(0, 1).reshape(n_teams, -1)
-    row_weight = np.concatenate([weight[rows] for rows in aside[::n_teams]])
-    expected = np.tile(weigh(losses, row_weight), 4 // n_teams) * n_teams / 4
+    losses = np.array(now).reshape(4 // n_groups, n_groups, -1).swapaxes(0, 1).reshape(n_groups, -1)
+    row_weight = np.concatenate([weight[rows] for rows in aside[::n_groups]])
+    expected = np.tile(weigh(losses, row_weight), 4 // n_groups) * n_groups / 4
     np.testing.assert_allclose(classifier.member_weights_, expected, rtol=1e-9)
 
 
 @pytest.mark.usefixtures("double")
-def test_given_rows_choose_the_epoch_and_all_others_train(iris, crews):
+def test_given_rows_choose_the_epoch_and_all_others_train(iris, trainers):
     X, y = iris
     noisy = np.where(np.arange(150) % 5 == 0, (y + 1) % 3, y)
     classifier = small(lr=0.1, max_epochs=50, n_iter_no_change=3, **FOLDS)
     weight = 1.0 + np.arange(50) % 2
     validation = {"X_val": X[1::3], "y_val": y[1::3], "sample_weight_val": weight}
     classifier.fit(X[::3], noisy[::3], **validation)
-    assert [own.tolist() for own in crews[0].own] == [list(range(50))] * 4
+    assert [own.tolist() for own in trainers[0].own] == [list(range(50))] * 4
     proba = classifier.predict_proba_members(X[1::3])
     now = -np.log(proba[:, np.arange(50), y[1::3]])
     losses = column(classifier.history_, "valid_loss")
@@ -382,7 +389,7 @@ def test_given_rows_without_early_stopping_are_only_watched(iris):
 @pytest.mark.parametrize("is_watched", [False, True])
 def test_weights_that_were_learned_stay_while_training_goes_on(iris, is_watched):
     X, y = iris
-    classifier = small(**TEAMS, warm_start=True).fit(X, y)
+    classifier = small(**GROUPS, warm_start=True).fit(X, y)
     weights = classifier.member_weights_
     assert weights[0] != weights[1]
     validation = {"X_val": X, "y_val": y} if is_watched else {}
@@ -391,7 +398,9 @@ def test_weights_that_were_learned_stay_while_training_goes_on(iris, is_watched)
 
 
 def test_a_long_training_is_looked_at_now_and_then(iris, monkeypatch):
-    monkeypatch.setattr(_members, "n_epochs_a_look", lambda n_epochs: math.ceil(n_epochs / 4))
+    monkeypatch.setattr(
+        _members, "n_epochs_per_evaluation", lambda n_epochs: math.ceil(n_epochs / 4)
+    )
     classifier = small(max_epochs=10, **FOLDS).fit(*iris)
     seen = [row["epoch"] for row in classifier.history_ if "valid_loss" in row]
     assert seen == [3, 6, 9, 10]
@@ -404,10 +413,10 @@ def test_no_patience_is_lost_where_nothing_is_chosen(iris):
     assert classifier.set_params(early_stopping=True).fit(X, y, X_val=X, y_val=y).n_iter_ == 2
 
 
-@pytest.mark.parametrize("n_teams", [2, 3, 5])
-def test_every_round_of_weighing_makes_the_rows_likelier(n_teams):
-    rng = np.random.default_rng(n_teams)
-    losses, weight = rng.gamma(1.0, size=(n_teams, 60)), rng.gamma(2.0, size=60)
+@pytest.mark.parametrize("n_groups", [2, 3, 5])
+def test_every_round_of_weighing_makes_the_rows_likelier(n_groups):
+    rng = np.random.default_rng(n_groups)
+    losses, weight = rng.gamma(1.0, size=(n_groups, 60)), rng.gamma(2.0, size=60)
 
     def likelihood(n_rounds):
         weights = weigh(losses, weight, n_rounds)
@@ -478,7 +487,7 @@ def test_changed_alphas_are_followed_by_each_member(iris):
     assert [net.criterion_.eta for net in classifier.nets_] == [0.3, 0.4, 0.5, 0.6]
 
 
-@pytest.mark.parametrize("params", [TEAMS, APART], ids=["as one", "one by one"])
+@pytest.mark.parametrize("params", [GROUPS, APART], ids=["as one", "one by one"])
 def test_copies_predict_the_same_and_a_clone_learns_the_same(iris, params):
     X, y = iris
     classifier = small(**params).fit(X, y)
@@ -550,7 +559,7 @@ def test_an_interrupt_of_members_that_train_one_by_one(iris):
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-@pytest.mark.parametrize("params", [{}, TEAMS, APART], ids=["as one", "teams", "one by one"])
+@pytest.mark.parametrize("params", [{}, GROUPS, APART], ids=["as one", "teams", "one by one"])
 def test_a_loss_that_becomes_non_finite_leaves_the_old_model_or_none(iris, params, optimizer):
     X, y = iris
     fitted = small(**params, optimizer=optimizer, warm_start=True).fit(X, y)
@@ -670,7 +679,7 @@ def test_silent_a_bar_with_one_and_a_line_an_epoch_with_two(iris, capsys):
 
 def test_global_generators_and_threads_are_left_as_found(iris):
     before = np.random.get_state()[1].copy(), torch.get_rng_state(), torch.get_num_threads()
-    for params in (TEAMS, APART):
+    for params in (GROUPS, APART):
         with torch.inference_mode():
             small(**params, module_params=None).fit(*iris).predict_proba_members(iris[0])
     assert np.array_equal(np.random.get_state()[1], before[0])
@@ -680,7 +689,7 @@ def test_global_generators_and_threads_are_left_as_found(iris):
 
 def test_equal_seeds_give_equal_members_and_others_do_not(iris):
     X, y = iris
-    for params in (TEAMS, APART):
+    for params in (GROUPS, APART):
         one, two = (small(**params).fit(X, y).predict_proba_members(X) for _ in range(2))
         assert np.array_equal(one, two)
         other = small(**params, random_state=1).fit(X, y).predict_proba_members(X)
@@ -699,7 +708,7 @@ def test_two_threads_find_what_one_finds(iris):
     assert np.array_equal(searches[0].predict_proba(X), searches[1].predict_proba(X))
 
 
-@pytest.mark.parametrize("params", [{}, TEAMS], ids=["alike", "teams"])
+@pytest.mark.parametrize("params", [{}, GROUPS], ids=["alike", "teams"])
 def test_a_search_takes_members_and_gives_bad_ones_up(iris, params):
     order = np.random.default_rng(0).permutation(150)
     X, y = iris[0][order], iris[1][order]
@@ -728,7 +737,7 @@ def test_members_take_frames_in_a_pipeline(iris):
     X, y = iris
     frame = pd.DataFrame(X, columns=["a", "b", "c", "d"]).assign(city=np.array(["x", "y"])[y % 2])
     names = np.array(["setosa", "versicolor", "virginica"])[y]
-    pipeline = make_mixupe_pipeline(**SMALL | TEAMS | {"max_epochs": 15}).fit(frame, names)
+    pipeline = make_mixupe_pipeline(**SMALL | GROUPS | {"max_epochs": 15}).fit(frame, names)
     assert pipeline.score(frame, names) > 0.8
     assert set(pipeline.predict(frame)) <= set(names)
     rows = pipeline[:-1].transform(frame)
@@ -740,7 +749,7 @@ def test_members_take_frames_in_a_pipeline(iris):
 
 @pytest.mark.parametrize("head", ["softmax", "number"])
 def test_rows_of_weight_zero_are_as_if_removed(targets_of, head):
-    first, X, y = targets_of(head, **TEAMS)
+    first, X, y = targets_of(head, **GROUPS)
     second = clone(first)
     weight = np.arange(len(y)) % 4 * 1.0
     kept = weight > 0
@@ -814,10 +823,10 @@ def test_wide_rows_are_examined_a_few_at_a_time(iris, monkeypatch):
         sizes.append(rows.numel())
         return forward_all(nets, rows)
 
-    expected = small(**TEAMS).fit(X, y)
+    expected = small(**GROUPS).fit(X, y)
     monkeypatch.setattr(_members, "forward_all", noted)
     monkeypatch.setattr(_members, "CHUNK", 16 * 4 * 4)  # sixteen rows of four numbers for each
-    classifier = small(**TEAMS).fit(X, y)
+    classifier = small(**GROUPS).fit(X, y)
     assert max(sizes) == 16 * 4 * 4
     assert sum(sizes) == 4 + 3 * 4 * 30 * 4  # a first row tells how wide the output is
     np.testing.assert_allclose(classifier.member_weights_, expected.member_weights_, rtol=1e-6)

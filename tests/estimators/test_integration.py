@@ -82,7 +82,7 @@ def test_one_vs_rest_classifier(iris):
     assert model.fit(*iris).score(*iris) > 0.9
 
 
-def test_bagging_boosting_and_multi_output(parts, several_labels):
+def test_bagging_boosting_and_multi_output(parts, multilabel):
     X_train, X_test, y_train, y_test = parts
     base = paper_classifier(random_state=0, max_epochs=10)
     # AdaBoost asks for sample_weight, and bagging passes it.
@@ -91,7 +91,7 @@ def test_bagging_boosting_and_multi_output(parts, several_labels):
         AdaBoostClassifier(base, n_estimators=3),
     ):
         assert model.fit(X_train, y_train).score(X_test, y_test) > 0.9
-    X, Y = several_labels
+    X, Y = multilabel
     assert MultiOutputClassifier(base).fit(X, Y).predict(X).shape == Y.shape
 
 

@@ -64,8 +64,8 @@ def test_one_class_is_predicted_with_certainty(iris, method, penalty):
 
 @pytest.mark.parametrize("penalty", ["logit", "directional"])
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
-def test_several_labels_a_row(several_labels, penalty, container):
-    X, Y = several_labels
+def test_several_labels_a_row(multilabel, penalty, container):
+    X, Y = multilabel
     classifier = paper_classifier(penalty=penalty, random_state=0).fit(X, container(Y))
     proba = classifier.predict_proba(X)
     assert proba.shape == Y.shape

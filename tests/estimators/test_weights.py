@@ -153,8 +153,8 @@ def test_a_class_of_weight_zero_is_known_and_never_learned(small_digits):
     assert 3 not in estimator.predict(X)
 
 
-def test_class_weight_for_several_labels(several_labels):
-    X, Y = several_labels
+def test_class_weight_for_several_labels(multilabel):
+    X, Y = multilabel
     counts = []
     for class_weight in (None, [{0: 1, 1: 1}, {0: 1, 1: 1}, {0: 1, 1: 30}]):
         classifier = paper_classifier(class_weight=class_weight, random_state=0, max_epochs=5)
@@ -165,8 +165,8 @@ def test_class_weight_for_several_labels(several_labels):
     assert not np.array_equal(balanced.predict_proba(X), plain.predict_proba(X))
 
 
-def test_balanced_weights_of_several_labels_come_from_the_training_rows(several_labels):
-    X, Y = several_labels
+def test_balanced_weights_of_several_labels_come_from_the_training_rows(multilabel):
+    X, Y = multilabel
     estimator = paper_classifier(class_weight="balanced")
     rows = estimator._rows(X, Y, None, is_new=True, learn=True)
     # As scikit-learn does it: the product of the balanced weights of each label.

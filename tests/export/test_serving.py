@@ -336,7 +336,7 @@ def test_wrong_input_of_onnx_inputs_gets_a_sentence(rows):
         with pytest.raises(ValueError, match="but expected a MixupEClassifier"):
             to_onnx(thing)
     with pytest.raises(ValueError, match="Got hole=3, but expected text"):
-        to_onnx(model, hole=3)
+        to_onnx(model, missing=3)
 
 
 def test_the_file_is_whole_or_not_there(rows, tmp_path, monkeypatch):
@@ -373,8 +373,8 @@ def test_what_cannot_be_written_is_said_in_a_sentence(rows, frame):
     rows_with_text = frame.assign(**{"a city": frame["a city"].fillna("none")})
     pipeline = make_mixupe_pipeline(**QUICK | ONE).fit(rows_with_text, frame["flag"])
     with pytest.raises(ValueError, match="Got hole='none', which is a category"):
-        to_onnx(pipeline, hole="none")
-    session = session_of(to_onnx(pipeline, hole="?"))
+        to_onnx(pipeline, missing="none")
+    session = session_of(to_onnx(pipeline, missing="?"))
     fed = onnx_inputs(frame, session)
     assert fed["a city"][0, 0] == "?"
     with pytest.raises(ValueError, match="Got X without the column 'flag'"):

@@ -20,7 +20,7 @@ from mixupe_sklearn.preprocessing import (
     select_columns,
 )
 
-HOLES = st.sampled_from([None, np.nan, pd.NA, pd.NaT])
+MISSING = st.sampled_from([None, np.nan, pd.NA, pd.NaT])
 TIMES = st.datetimes() | st.dates() | st.timedeltas()
 CELLS = {
     "plain numbers": plain_numbers,
@@ -34,7 +34,7 @@ CELLS = {
     "odd things": st.sampled_from([b"x", 1j, datetime.time(1), object]),
 }
 columns = st.lists(st.sampled_from(list(CELLS)), min_size=1, max_size=2, unique=True).map(
-    lambda kinds: st.one_of([HOLES, *[CELLS[kind] for kind in kinds]])
+    lambda kinds: st.one_of([MISSING, *[CELLS[kind] for kind in kinds]])
 )
 names = st.sampled_from(["a", "b", "", "é", "x[0]<", 0, 1, 2.5])
 
@@ -142,9 +142,12 @@ def test_a_scaler_keeps_holes_bounds_and_order(X, others, scaler, dtype):
         scaled = tried(lambda rows=rows: found.answer.transform(rows), alike=rows)
         assert (scaled.refusal is None) == (not np.isinf(rows).any())
         if scaled.refusal is None:
-            is_hole, source = np.isnan(scaled.answer), getattr(found.answer, "source_", slice(None))
-            assert np.array_equal(is_hole, np.isnan(rows)[:, source])
-            assert np.abs(scaled.answer[~is_hole]).max(initial=0) < 6
+            is_missing, source = (
+                np.isnan(scaled.answer),
+                getattr(found.answer, "source_", slice(None)),
+            )
+            assert np.array_equal(is_missing, np.isnan(rows)[:, source])
+            assert np.abs(scaled.answer[~is_missing]).max(initial=0) < 6
             column, out = rows[:, source][:, 0], scaled.answer[:, 0]
             order = np.argsort(column[~np.isnan(column)], kind="stable")
             assert (np.diff(out[~np.isnan(column)][order]) >= 0).all(), "the order was lost"

@@ -12,7 +12,7 @@ from PIL import Image
 from scipy.io import wavfile
 
 from mixupe_sklearn._audio import files as sound_files
-from mixupe_sklearn._images import files as picture_files
+from mixupe_sklearn._images import files as image_files
 from mixupe_sklearn.datasets._restricted_unpickler import unpickle_arrays
 from mixupe_sklearn.datasets.graphs import load_graph_text, load_tu, read_folds
 
@@ -88,30 +88,30 @@ def test_a_damaged_wav_file_is_a_sound_or_is_refused(folder, content):
         assert np.isfinite(found.answer.values).all()
 
 
-def picture(form, mode):
+def image(form, mode):
     buffer = io.BytesIO()
     Image.new(mode, (5, 4), 1).save(buffer, form)
     return buffer.getvalue()
 
 
-PICTURES = [
-    picture("PNG", "RGB"),
-    picture("PNG", "P"),
-    picture("PNG", "I;16"),
-    picture("JPEG", "RGB"),
+IMAGES = [
+    image("PNG", "RGB"),
+    image("PNG", "P"),
+    image("PNG", "I;16"),
+    image("JPEG", "RGB"),
 ]
-PICTURES += [
-    picture("GIF", "L"),
-    picture("BMP", "RGB"),
-    picture("TIFF", "L"),
-    picture("PPM", "RGB"),
+IMAGES += [
+    image("GIF", "L"),
+    image("BMP", "RGB"),
+    image("TIFF", "L"),
+    image("PPM", "RGB"),
 ]
 
 
-@given(st.sampled_from(PICTURES).flatmap(flipped) | st.binary(max_size=60))
+@given(st.sampled_from(IMAGES).flatmap(flipped) | st.binary(max_size=60))
 def test_a_damaged_picture_is_bytes_or_is_refused(folder, content):
     path = written(folder, "a.png", content)
-    found = tried(lambda: picture_files.read_file(path))
+    found = tried(lambda: image_files.read_file(path))
     if found.refusal is None:
         assert found.answer.dtype == np.uint8
         assert found.answer.ndim == 3

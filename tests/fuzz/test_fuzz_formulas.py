@@ -58,8 +58,8 @@ def test_the_loss_is_its_formula_and_its_gradient_the_slope(logits, head, data):
     if head == "squared":
         expected = expected + (target**2).sum(axis=1) / (2 * mass)
     np.testing.assert_allclose(loss.detach(), expected, rtol=1e-9, atol=1e-9)
-    (slope,) = torch.autograd.grad(loss.sum(), f)
-    np.testing.assert_allclose(gradient.detach(), slope, atol=1e-9)
+    (grad,) = torch.autograd.grad(loss.sum(), f)
+    np.testing.assert_allclose(gradient.detach(), grad, atol=1e-9)
 
 
 @given(matrices(numbers, columns=(2, 4)), heads, st.data())
@@ -71,8 +71,8 @@ def test_the_penalty_is_its_formula_and_its_gradient_the_slope(logits, head, dat
     penalty, gradient = logit_penalty(f, torch.from_numpy(y), head)
     mean = {"softmax": f.softmax(1), "sigmoid": f.sigmoid(), "squared": f}[head].detach().numpy()
     np.testing.assert_allclose(penalty.detach(), ((y - mean) * logits).sum(axis=1), atol=1e-9)
-    (slope,) = torch.autograd.grad(penalty.sum(), f)
-    np.testing.assert_allclose(gradient.detach(), slope, atol=1e-9)
+    (grad,) = torch.autograd.grad(penalty.sum(), f)
+    np.testing.assert_allclose(gradient.detach(), grad, atol=1e-9)
 
 
 @given(shapes, shapes, st.integers(1, 5))

@@ -33,7 +33,7 @@ HOLDERS = {
 }
 
 
-def is_hole(label):
+def is_missing(label):
     return label is None or label is pd.NA or label is pd.NaT or label != label
 
 
@@ -47,7 +47,7 @@ def test_labels_of_any_type_are_learned_as_they_are_or_refused(values, holder):
     found = tried(lambda: tiny_classifier().fit(X, y), alike=y)
     if found.refusal is None:
         classes = found.answer.classes_.tolist()
-        assert not any(map(is_hole, values)), "a hole became a class"
+        assert not any(map(is_missing, values)), "a hole became a class"
         assert len(classes) == len(set(values)), "classes were joined or parted"
         assert set(classes) == set(values)
         assert set(found.answer.predict(X).tolist()) <= set(values)

@@ -25,7 +25,7 @@ DRAWN = {"flip": flip, "pad_crop": pad_crop, "resized_crop": resized_crop}
 
 
 @pytest.fixture
-def pictures():
+def images():
     return torch.randn(64, 3, 6, 8)
 
 
@@ -43,14 +43,14 @@ def blobs(height, width):
     return torch.exp(-4 * ((x - 0.2) ** 2 + 2 * (y + 0.1) ** 2))[None, None]
 
 
-def expected_by_scipy(picture, matrix):
+def expected_by_scipy(image, matrix):
     """The same map by scipy: (x, y) from the middle, in pixels; zeros outside."""
-    height, width = picture.shape
+    height, width = image.shape
     by_row_and_column = np.asarray(matrix)[::-1, ::-1]
     middle = np.array([(height - 1) / 2, (width - 1) / 2])
     offset = middle - by_row_and_column @ middle
     padded = ndimage.affine_transform(
-        np.pad(picture, 1), by_row_and_column, offset + 1 - by_row_and_column @ np.ones(2), order=1
+        np.pad(image, 1), by_row_and_column, offset + 1 - by_row_and_column @ np.ones(2), order=1
     )
     return padded[1:-1, 1:-1]
 
@@ -65,17 +65,17 @@ def test_a_crop_is_a_window_of_the_padded_picture_and_all_windows_occur():
     assert {found[0] for found in numbers} == set(range(25))
 
 
-def test_each_picture_is_cropped_from_itself(pictures):
+def test_each_picture_is_cropped_from_itself(images):
     marked = torch.arange(1.0, 65.0)[:, None, None, None].expand(64, 3, 6, 8)
     values = pad_crop(marked, padding=4).flatten(1)
     assert torch.equal(values.amax(1), torch.arange(1.0, 65.0))
     assert all(set(row.tolist()) <= {0.0, k + 1.0} for k, row in enumerate(values))
 
 
-def test_a_flip_is_the_picture_or_its_mirror_and_both_occur(pictures):
-    flipped = flip(pictures)
-    is_same = [torch.equal(a, b) for a, b in zip(flipped, pictures, strict=True)]
-    is_mirror = [torch.equal(a, b.flip(-1)) for a, b in zip(flipped, pictures, strict=True)]
+def test_a_flip_is_the_picture_or_its_mirror_and_both_occur(images):
+    flipped = flip(images)
+    is_same = [torch.equal(a, b) for a, b in zip(flipped, images, strict=True)]
+    is_mirror = [torch.equal(a, b.flip(-1)) for a, b in zip(flipped, images, strict=True)]
     assert all(a != b for a, b in zip(is_same, is_mirror, strict=True))
     assert 16 < sum(is_same) < 48
 
@@ -100,30 +100,30 @@ def test_windows_of_a_resized_crop_reach_every_edge():
     assert crops.max() > 14.5
 
 
-def test_a_window_of_the_whole_picture_is_the_picture(pictures):
-    square = pictures[..., :6]
+def test_a_window_of_the_whole_picture_is_the_picture(images):
+    square = images[..., :6]
     whole = resized_crop(square, scale=(1.0, 1.0), ratio=(1.0, 1.0))
     assert torch.allclose(whole, square, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", sorted(DRAWN))
-def test_equal_seeds_give_equal_pictures_and_the_input_stays(name, pictures):
-    before = pictures.clone()
+def test_equal_seeds_give_equal_pictures_and_the_input_stays(name, images):
+    before = images.clone()
     drawn = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
-        drawn.append(DRAWN[name](pictures))
+        drawn.append(DRAWN[name](images))
     assert torch.equal(drawn[0], drawn[1])
     assert not torch.equal(drawn[0], drawn[2])
-    assert torch.equal(pictures, before)
+    assert torch.equal(images, before)
 
 
 @pytest.mark.parametrize("layout", ["contiguous_format", "channels_last"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("name", [*sorted(DRAWN), "warp"])
-def test_type_shape_and_layout_are_kept(name, dtype, layout, pictures):
+def test_type_shape_and_layout_are_kept(name, dtype, layout, images):
     order = getattr(torch, layout)
-    X = pictures.to(dtype).contiguous(memory_format=order)
+    X = images.to(dtype).contiguous(memory_format=order)
     function = DRAWN.get(name, lambda X: warp(X, rotation(torch.full((64,), 10.0))))
     result = function(X)
     assert (result.shape, result.dtype, result.device) == (X.shape, dtype, X.device)
@@ -186,11 +186,11 @@ def test_a_turned_wide_picture_keeps_its_shapes():
 
 
 @pytest.mark.parametrize("name", list(AUGMENTATIONS))
-def test_every_named_augmentation_runs_and_is_picklable(name, pictures):
+def test_every_named_augmentation_runs_and_is_picklable(name, images):
     augmentation = make_augmentation(name)
-    result = augmentation(pictures)
-    assert result.shape == pictures.shape
-    assert not torch.equal(result, pictures)
+    result = augmentation(images)
+    assert result.shape == images.shape
+    assert not torch.equal(result, images)
     assert pickle.loads(pickle.dumps(augmentation)) is augmentation
 
 

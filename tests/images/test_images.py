@@ -18,7 +18,7 @@ from torch.utils.data import (
     TensorDataset,
 )
 
-import mixupe_sklearn._images.read as pictures_module
+import mixupe_sklearn._images.read as read_module
 import mixupe_sklearn._images.torch_datasets as datasets_module
 from mixupe_sklearn._data.dataloader import Loader
 from mixupe_sklearn._images.files import ImageFiles
@@ -89,12 +89,12 @@ def forms():
 
 @pytest.mark.parametrize("form", list(forms()))
 def test_every_form_gives_the_same_bytes(form):
-    pictures = read_images(forms()[form])
-    assert pictures.data.dtype == torch.uint8
-    assert torch.equal(pictures.data, EXPECTED)
-    assert pictures.labels is None
-    assert pictures.float_range is None
-    assert not pictures.is_lazy
+    images = read_images(forms()[form])
+    assert images.data.dtype == torch.uint8
+    assert torch.equal(images.data, EXPECTED)
+    assert images.labels is None
+    assert images.float_range is None
+    assert not images.is_lazy
 
 
 @pytest.mark.parametrize("form", ["strings", "paths", "series", "array"])
@@ -111,9 +111,9 @@ def test_a_folder_of_class_folders_gives_pictures_and_labels(folder):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("no picture")
     for X in (folder, str(folder)):
-        pictures = read_images(X)
-        assert torch.equal(pictures.data, EXPECTED)
-        assert pictures.labels.tolist() == ["cat"] * 3 + ["dog"] * 3
+        images = read_images(X)
+        assert torch.equal(images.data, EXPECTED)
+        assert images.labels.tolist() == ["cat"] * 3 + ["dog"] * 3
 
 
 def test_bytes_are_not_copied():
@@ -156,9 +156,9 @@ def test_floats_up_to_one_and_up_to_255_are_told_apart(dtype):
     small, large = read_images((COLOURS / 255).astype(dtype)), read_images(COLOURS.astype(dtype))
     assert small.float_range == (0.0, 1.0)
     assert large.float_range == (0.0, 255.0)
-    for pictures in (small, large):
-        assert pictures.data.dtype == torch.float32
-        assert torch.allclose(pictures.data, EXPECTED / 255, atol=1e-3)
+    for images in (small, large):
+        assert images.data.dtype == torch.float32
+        assert torch.allclose(images.data, EXPECTED / 255, atol=1e-3)
 
 
 def test_the_range_is_judged_from_all_of_a_list():
@@ -176,9 +176,9 @@ def test_rounding_beyond_the_range_is_put_back():
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float32, np.float64, np.uint16], ids=str)
 def test_a_range_of_ones_own_is_mapped_to_zero_and_one(dtype):
     X = np.array([[[10, 20], [30, 50]]], dtype=dtype)
-    pictures = read_images(X, value_range=(10, 50))
-    assert pictures.data.dtype == torch.float32
-    assert torch.allclose(pictures.data.flatten(), torch.tensor([0.0, 0.25, 0.5, 1.0]))
+    images = read_images(X, value_range=(10, 50))
+    assert images.data.dtype == torch.float32
+    assert torch.allclose(images.data.flatten(), torch.tensor([0.0, 0.25, 0.5, 1.0]))
 
 
 def test_the_range_of_fit_holds_for_dark_pictures_and_leaves_bytes_alone():
@@ -439,11 +439,11 @@ def test_all_forms_are_resized_alike(form, paths):
         "files": paths,
         "dataset": Pairs(drawn),
     }[form]
-    pictures = read_images(X, image_size=(5, 6))
-    assert pictures.shape == (6, 3, 5, 6)
+    images = read_images(X, image_size=(5, 6))
+    assert images.shape == (6, 3, 5, 6)
     expected = torch.nn.functional.interpolate(EXPECTED, (5, 6), mode="bilinear", antialias=True)
     for number in range(6):
-        assert (pictures.data[number].int() - expected[number].int()).abs().max() <= 1
+        assert (images.data[number].int() - expected[number].int()).abs().max() <= 1
 
 
 def test_pictures_of_many_sizes_are_resized_to_one():
@@ -627,7 +627,7 @@ def test_pictures_without_pixels_and_pairs_are_refused():
     with pytest.raises(ValueError, match=r"Got X\[1\] of size \(0, 3\), but expected some pixels."):
         read_images([Image.new("L", (3, 3)), Image.new("L", (3, 0))])
     with pytest.raises(ValueError, match=r"Got X\[0\], a pair, but expected a picture alone; give"):
-        read_images([(picture, 1) for picture in COLOURS])
+        read_images([(image, 1) for image in COLOURS])
 
 
 def test_a_path_that_is_no_folder_is_refused(folder, paths):
@@ -658,7 +658,7 @@ def test_without_labels_any_folder_with_pictures_will_do(folder, tmp_path):
 
 @pytest.fixture
 def lazy_files(folder, monkeypatch):
-    monkeypatch.setattr(pictures_module, "IN_MEMORY", 6 * 240 - 1)
+    monkeypatch.setattr(read_module, "IN_MEMORY", 6 * 240 - 1)
     return read_images(folder)
 
 
@@ -671,7 +671,7 @@ def test_many_files_stay_files(lazy_files):
 
 
 def test_files_at_the_limit_are_read_into_memory(folder, monkeypatch):
-    monkeypatch.setattr(pictures_module, "IN_MEMORY", 6 * 240)
+    monkeypatch.setattr(read_module, "IN_MEMORY", 6 * 240)
     assert not read_images(folder).is_lazy
 
 
@@ -735,11 +735,11 @@ def test_the_fault_of_a_users_own_dataset_keeps_its_traceback(new_processes):
     "labels", [np.arange(6), list("aabbcc"), torch.arange(6)], ids=["array", "list", "tensor"]
 )
 def test_a_dataset_gives_its_pictures_and_the_labels_of_its_items(labels):
-    pictures = read_images(Pairs(COLOURS, labels))
-    assert pictures.is_lazy
-    assert pictures.shape == (6, 3, 8, 10)
-    assert pictures.labels.tolist() == list(np.asarray(labels))
-    assert torch.equal(pictures.data[5], EXPECTED[5])
+    images = read_images(Pairs(COLOURS, labels))
+    assert images.is_lazy
+    assert images.shape == (6, 3, 8, 10)
+    assert images.labels.tolist() == list(np.asarray(labels))
+    assert torch.equal(images.data[5], EXPECTED[5])
 
 
 @pytest.mark.parametrize(
@@ -789,9 +789,9 @@ def test_labels_are_not_collected_where_none_are_wanted():
 
 
 def test_floats_of_a_dataset_are_from_zero_to_one():
-    pictures = read_images(Pairs(COLOURS / 255))
-    assert pictures.float_range == (0.0, 1.0)
-    assert torch.allclose(pictures.data[2], EXPECTED[2] / 255)
+    images = read_images(Pairs(COLOURS / 255))
+    assert images.float_range == (0.0, 1.0)
+    assert torch.allclose(images.data[2], EXPECTED[2] / 255)
     with pytest.raises(
         ValueError,
         match="Got X\\[0\\] with a pixel of .*, but expected 0 to 1, as floats of a Dataset have; give value_range",
@@ -821,10 +821,10 @@ def test_floats_of_a_dataset_are_from_zero_to_one():
     ids=["size", "channels", "type", "nan", "path", "dict"],
 )
 def test_an_item_of_a_dataset_that_differs_is_named(item, message):
-    pictures = read_images(Pairs([*COLOURS[:5], item]))
-    assert pictures.data[4].shape == (3, 8, 10)
+    images = read_images(Pairs([*COLOURS[:5], item]))
+    assert images.data[4].shape == (3, 8, 10)
     with pytest.raises((ValueError, TypeError)) as caught:
-        pictures.data[5]
+        images.data[5]
     assert message in str(caught.value)
 
 
@@ -870,7 +870,7 @@ def expected_statistics(images, weight):
 @pytest.mark.parametrize("form", ["bytes", "floats", "files", "dataset"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_statistics_are_those_of_all_pixels_at_once(form, weighted, paths, monkeypatch):
-    monkeypatch.setattr(pictures_module, "CHUNK", 2)
+    monkeypatch.setattr(read_module, "CHUNK", 2)
     monkeypatch.setattr(datasets_module, "CHUNK", 2)
     data = {
         "bytes": EXPECTED,

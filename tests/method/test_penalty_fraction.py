@@ -55,8 +55,8 @@ def plain_penalty(rest, state, y, weight, head, penalty, X_mean, rows):
         q = -(residual * logits).sum(dim=1)
     else:
         jvp = torch.autograd.functional.jvp
-        slope = jvp(rest, state[rows], X_mean - state[rows], create_graph=True)[1]
-        q = (residual * slope).sum(dim=1)
+        grad = jvp(rest, state[rows], X_mean - state[rows], create_graph=True)[1]
+        q = (residual * grad).sum(dim=1)
     return one_minus_lam_mean(ALPHA) * (weight[rows] * q.abs()).mean()
 
 

@@ -94,7 +94,7 @@ def test_its_gradient_is_that_of_the_formula(method):
     parts = criterion(module, X, y, draw=draw)
     parts.loss.backward()
     weight = module[0].weight
-    slope = weight.grad.clone()
+    grad = weight.grad.clone()
     rng = np.random.default_rng(0)
     for place in rng.choice(weight.numel(), 8, replace=False):
         values = []
@@ -106,7 +106,7 @@ def test_its_gradient_is_that_of_the_formula(method):
             with torch.no_grad():
                 weight.view(-1)[place] -= sign * 1e-6
         expected = parts.loss_scale * (values[0] - values[1]) / 2e-6
-        torch.testing.assert_close(slope.view(-1)[place], expected, rtol=1e-4, atol=1e-8)
+        torch.testing.assert_close(grad.view(-1)[place], expected, rtol=1e-4, atol=1e-8)
 
 
 def test_without_mixing_rows_look_towards_a_draw_of_their_own():

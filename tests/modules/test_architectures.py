@@ -19,19 +19,19 @@ from mixupe_sklearn.modules.preact_resnet import PreActBlock
 from mixupe_sklearn.modules.resnet import Bottleneck
 from mixupe_sklearn.modules.vit import TransformerBlock
 
-PICTURE = {"n_channels": 1, "image_size": (16, 16)}
+IMAGE = {"n_channels": 1, "image_size": (16, 16)}
 # Each family, small, for digits of 16 x 16.
 SMALL = {
-    "lenet": partial(LeNet, channels=(6, 8), d_hidden=(32,), **PICTURE),
-    "vgg": partial(VGG, width=8, blocks=(1, 1, 2), d_hidden=32, **PICTURE),
-    "preactresnet": partial(PreActResNet, width=8, blocks=(1, 1, 1), **PICTURE),
+    "lenet": partial(LeNet, channels=(6, 8), d_hidden=(32,), **IMAGE),
+    "vgg": partial(VGG, width=8, blocks=(1, 1, 2), d_hidden=32, **IMAGE),
+    "preactresnet": partial(PreActResNet, width=8, blocks=(1, 1, 1), **IMAGE),
     "preactresnet-bottleneck": partial(
-        PreActResNet, depth=50, width=4, blocks=(1, 2, 1), final_norm=True, **PICTURE
+        PreActResNet, depth=50, width=4, blocks=(1, 2, 1), final_norm=True, **IMAGE
     ),
-    "wideresnet": partial(WideResNet, depth=10, widening=2, width=4, **PICTURE),
-    "resnet": partial(ResNet, width=8, blocks=(2, 1, 1), **PICTURE),
-    "vit": partial(ViT, patch_size=4, d_model=32, depth=2, n_heads=4, **PICTURE),
-    "coatnet": partial(CoAtNet, widths=(16, 16, 32, 32), blocks=(2, 2, 1, 2), d_head=8, **PICTURE),
+    "wideresnet": partial(WideResNet, depth=10, widening=2, width=4, **IMAGE),
+    "resnet": partial(ResNet, width=8, blocks=(2, 1, 1), **IMAGE),
+    "vit": partial(ViT, patch_size=4, d_model=32, depth=2, n_heads=4, **IMAGE),
+    "coatnet": partial(CoAtNet, widths=(16, 16, 32, 32), blocks=(2, 2, 1, 2), d_head=8, **IMAGE),
 }
 N_STAGES = {
     "lenet": 4,
@@ -47,7 +47,7 @@ every_family = pytest.mark.parametrize("family", list(SMALL))
 
 
 @pytest.fixture(scope="module")
-def pictures(digits):
+def images(digits):
     """64 digits, each pixel four times, around zero."""
     X, y = digits
     X = torch.tensor(X[:64].reshape(-1, 1, 8, 8), dtype=torch.float32)
@@ -104,8 +104,8 @@ def test_a_named_network_takes_pictures_of_the_size_that_its_signature_gives(nam
 
 
 @every_family
-def test_64_pictures_are_learned_to_zero_error(family, pictures, one_thread):
-    X, y = pictures
+def test_64_pictures_are_learned_to_zero_error(family, images, one_thread):
+    X, y = images
     module = SMALL[family](10)
     criterion = MixupELoss(method="erm")
     optimizer = torch.optim.Adam(module.parameters(), lr=0.005)
@@ -122,21 +122,21 @@ def test_64_pictures_are_learned_to_zero_error(family, pictures, one_thread):
 
 
 @every_family
-def test_forward_runs_the_stages_in_turn(family, pictures):
+def test_forward_runs_the_stages_in_turn(family, images):
     module = SMALL[family](10).eval()
-    state = pictures[0][:4]
+    state = images[0][:4]
     assert len(module.stages) == N_STAGES[family]
     for stage in module.stages:
         state = stage(state)
         assert isinstance(state, torch.Tensor)
         assert state.is_floating_point()
         assert len(state) == 4
-    assert torch.equal(state, module(pictures[0][:4]))
+    assert torch.equal(state, module(images[0][:4]))
 
 
 @every_family
-def test_a_batch_can_be_mixed_after_every_stage(family, pictures):
-    X, y = pictures[0][:8], pictures[1][:8]
+def test_a_batch_can_be_mixed_after_every_stage(family, images):
+    X, y = images[0][:8], images[1][:8]
     module = SMALL[family](10).eval()
     criterion = MixupELoss(method="mixup", mix_at="hidden", random_state=0)
     partner = np.roll(np.arange(8), 1)
@@ -151,19 +151,19 @@ def test_a_batch_can_be_mixed_after_every_stage(family, pictures):
 
 @every_family
 @pytest.mark.parametrize("penalty", ["logit", "directional"])
-def test_a_hidden_mix_with_penalty_reaches_every_weight(family, penalty, pictures):
+def test_a_hidden_mix_with_penalty_reaches_every_weight(family, penalty, images):
     module = SMALL[family](10)
     criterion = MixupELoss(mix_at="hidden", penalty=penalty, eta=1.0, random_state=0)
     draw = Draw(lam=0.4, partner=np.roll(np.arange(8), 1), stage=1)
-    criterion(module, pictures[0][:8], pictures[1][:8], draw=draw).loss.backward()
+    criterion(module, images[0][:8], images[1][:8], draw=draw).loss.backward()
     for name, weights in module.named_parameters():
         assert weights.grad is not None, name
         assert bool(torch.isfinite(weights.grad).all()), name
 
 
 @every_family
-def test_the_seed_decides_the_weights_and_copies_keep_them(family, pictures):
-    X = pictures[0][:4]
+def test_the_seed_decides_the_weights_and_copies_keep_them(family, images):
+    X = images[0][:4]
 
     def build(seed):
         torch.manual_seed(seed)
@@ -180,8 +180,8 @@ def test_the_seed_decides_the_weights_and_copies_keep_them(family, pictures):
 
 
 @every_family
-def test_channels_last_and_double_precision_give_the_same_logits(family, pictures):
-    X = pictures[0][:4].repeat(1, 3, 1, 1)
+def test_channels_last_and_double_precision_give_the_same_logits(family, images):
+    X = images[0][:4].repeat(1, 3, 1, 1)
     module = SMALL[family](10, n_channels=3).eval()
     expected = module(X)
     double = copy.deepcopy(module).double()(X.double())

@@ -64,8 +64,8 @@ def frame():
 
 
 def digits():
-    pictures = load_digits()
-    return pictures.images[:60] / 16, pictures.target[:60]
+    images = load_digits()
+    return images.images[:60] / 16, images.target[:60]
 
 
 def sounds():
@@ -88,7 +88,7 @@ def targets():
     return rows[:80], y[:80]
 
 
-SMALL_PICTURES = {"width": 4, "blocks": (1,)}
+SMALL_IMAGES = {"width": 4, "blocks": (1,)}
 SMALL_SOUNDS = {"channels": (2, 2), "d_hidden": (8,)}
 MAKERS = {
     "members": lambda: (MixupEClassifier(n_members=3, **SMALL), (X, Y)),
@@ -140,7 +140,7 @@ MAKERS = {
     ),
     "images": lambda: (
         MixupEImageClassifier(
-            module_params=SMALL_PICTURES, max_epochs=1, augment="flip", random_state=0
+            module_params=SMALL_IMAGES, max_epochs=1, augment="flip", random_state=0
         ),
         digits(),
     ),
@@ -283,15 +283,15 @@ def test_a_model_that_is_not_fitted(tmp_path):
 
 @pytest.mark.parametrize("name", sorted(set(NAMED) - {"resnet50", "vit-b16", "coatnet0"}))
 def test_every_named_network(name, tmp_path):
-    pictures = np.random.default_rng(0).random((4, 32, 32))
+    images = np.random.default_rng(0).random((4, 32, 32))
     narrow = {"lenet": {}, "vgg11": {"width": 4}, "vgg13": {"width": 4}}
     params = narrow.get(
         name, {"width": 2} if name.startswith("pre") else {"depth": 10, "widening": 1}
     )
     model = MixupEImageClassifier(module=name, module_params=params, max_epochs=1, random_state=0)
-    save(model.fit(pictures, [0, 1, 0, 1]), tmp_path / "model")
+    save(model.fit(images, [0, 1, 0, 1]), tmp_path / "model")
     np.testing.assert_array_equal(
-        load(tmp_path / "model").predict_proba(pictures), model.predict_proba(pictures)
+        load(tmp_path / "model").predict_proba(images), model.predict_proba(images)
     )
 
 
@@ -528,11 +528,11 @@ def test_forged_files_are_refused(name, fitted, tmp_path):
 def test_buffers_are_counted_too(tmp_path):
     """CoAtNet makes a table of all pairs of places, which no file holds."""
     small = {"widths": (4, 4, 4, 4, 4), "blocks": (1, 1, 1, 1, 1), "d_head": 2}
-    pictures = np.random.default_rng(0).random((4, 32, 32))
+    images = np.random.default_rng(0).random((4, 32, 32))
     model = MixupEImageClassifier(module="coatnet0", module_params=small, max_epochs=1)
-    save(model.fit(pictures, [0, 1, 0, 1]), tmp_path / "model")
+    save(model.fit(images, [0, 1, 0, 1]), tmp_path / "model")
     np.testing.assert_array_equal(
-        load(tmp_path / "model").predict_proba(pictures), model.predict_proba(pictures)
+        load(tmp_path / "model").predict_proba(images), model.predict_proba(images)
     )
     change = _set((*NET, "arguments", "dict", "image_size"), {"tuple": [4096, 4096]})
     with pytest.raises(ValueError, match="weights that are not|more memory than its weights"):

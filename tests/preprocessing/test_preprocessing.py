@@ -45,18 +45,18 @@ def messy_iris(n_rows=150):
     X, y = load_iris(return_X_y=True)
     rows = np.arange(n_rows)
     X, y = X[rows % 150], y[rows % 150]
-    has_hole = np.random.default_rng(0).random((n_rows, 4)) < 0.1
+    has_missing = np.random.default_rng(0).random((n_rows, 4)) < 0.1
     words = pd.Series(np.where(X[:, 2] < 3, "short", "long"))
     frame = pd.DataFrame(
         {
-            "float": np.where(has_hole[:, 0], np.nan, X[:, 0]),
+            "float": np.where(has_missing[:, 0], np.nan, X[:, 0]),
             "int": (10 * X[:, 1]).astype(int),
             "bool": X[:, 3] > 1,
-            "string": words.astype("string").mask(has_hole[:, 1]),
+            "string": words.astype("string").mask(has_missing[:, 1]),
             "category": pd.Series(pd.cut(X[:, 3], 3, labels=["low", "middle", "high"])),
-            "object": words.str.upper().astype(object).where(~has_hole[:, 2], None),
+            "object": words.str.upper().astype(object).where(~has_missing[:, 2], None),
             "date": pd.Timestamp("2020-01-01") + pd.to_timedelta(rows % 70, unit="D"),
-            "span": pd.to_timedelta(pd.Series(rows % 9), unit="h").mask(has_hole[:, 3]),
+            "span": pd.to_timedelta(pd.Series(rows % 9), unit="h").mask(has_missing[:, 3]),
             "missing": pd.Series([None] * n_rows, dtype=object),
             "nan": np.nan,
             "constant": 3,
@@ -226,9 +226,9 @@ def test_every_scaling_gives_mean_zero_and_holes_the_mean(frame, scaling):
     np.testing.assert_allclose(output.mean(), 0, atol=1e-12)
     for part, column in (("numbers", "float"), ("times", "span")):
         is_own = output.columns.str.startswith(f"{part}__{column}")
-        is_hole = numbers[column].isna().to_numpy()
-        np.testing.assert_allclose(output.to_numpy()[is_hole][:, is_own], 0, atol=1e-12)
-        assert (np.abs(output.to_numpy()[~is_hole][:, is_own]) > 1e-6).any()
+        is_missing = numbers[column].isna().to_numpy()
+        np.testing.assert_allclose(output.to_numpy()[is_missing][:, is_own], 0, atol=1e-12)
+        assert (np.abs(output.to_numpy()[~is_missing][:, is_own]) > 1e-6).any()
 
 
 @pytest.mark.parametrize("scaling", SCALINGS[1:])

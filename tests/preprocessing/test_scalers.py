@@ -124,8 +124,8 @@ def test_a_column_gets_as_many_ramps_as_it_has_different_quantiles():
 )
 def test_holes_stay_holes_and_tell_nothing_to_the_others(scaler):
     X = np.random.default_rng(0).normal(size=(40, 2))
-    holed = np.vstack([X, np.full((5, 2), np.nan)])
-    output = clone(scaler).fit(holed).transform(holed)
+    with_missing = np.vstack([X, np.full((5, 2), np.nan)])
+    output = clone(scaler).fit(with_missing).transform(with_missing)
     np.testing.assert_allclose(output[:40], clone(scaler).fit_transform(X))
     assert np.isnan(output[40:]).all()
     empty = np.full((3, 1), np.nan)

@@ -185,13 +185,13 @@ def test_estimators_are_cloned_with_their_callbacks(name):
 
 
 @pytest.fixture(scope="module")
-def pictures(digits):
+def images(digits):
     X = np.round(255 * digits[0][:60].reshape(-1, 8, 8, 1)).astype("uint8")
     return np.repeat(X, 3, axis=3), digits[1][:60]
 
 
 @pytest.mark.parametrize("name", ["cifar10-preactresnet50", "imagenet-resnet50"])
-def test_a_small_trial_of_pictures_is_trained(pictures, name):
+def test_a_small_trial_of_pictures_is_trained(images, name):
     estimator = recipe(name).make_estimator(
         scale=0.02,
         module_params={"blocks": (1, 1)},
@@ -200,10 +200,10 @@ def test_a_small_trial_of_pictures_is_trained(pictures, name):
         augment=None,
         random_state=0,
     )
-    estimator.fit(*pictures)
+    estimator.fit(*images)
     assert len(estimator.history_) == estimator.max_epochs == round(recipe(name).n_epochs * 0.02)
     assert estimator.history_[-1]["train_loss"] < estimator.history_[0]["train_loss"]
-    assert estimator.predict_proba(pictures[0][:2]).shape == (2, 10)
+    assert estimator.predict_proba(images[0][:2]).shape == (2, 10)
 
 
 def test_a_small_trial_of_speech_is_trained():

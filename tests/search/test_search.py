@@ -434,13 +434,13 @@ def test_a_network_that_diverges_fails_its_trial_and_no_other(rows):
     assert states(search) == ["failed", "complete", "complete"]
 
 
-def test_regression_several_labels_and_sparse_rows(diabetes, several_labels, rows, monkeypatch):
+def test_regression_several_labels_and_sparse_rows(diabetes, multilabel, rows, monkeypatch):
     X, y = diabetes
     quick = {"max_epochs": 3, "batch_size": 50}
     search = MixupESearchCV(MixupERegressor(**quick), GRID, cv=2, random_state=0).fit(X, y)
     assert search.not_vectorized_because_ is None
     assert search.score(X, y) == search.best_estimator_.score(X, y)
-    X, y = several_labels
+    X, y = multilabel
     search = MixupESearchCV(paper_classifier(**quick), GRID, cv=2, random_state=0).fit(X, y)
     assert search.predict(X).shape == y.shape
     X, y = rows

@@ -408,13 +408,13 @@ def test_signs_of_life_go_on_after_a_hiccup(tmp_path, monkeypatch):
 def test_a_report_that_does_not_get_through_costs_nothing(iris, monkeypatch):
     report, calls = optuna.trial.Trial.report, []
 
-    def hiccup(self, value, step):
+    def transient_error(self, value, step):
         calls.append(step)
         if len(calls) == 2:
             raise optuna.exceptions.StorageInternalError("out of reach")
         return report(self, value, step)
 
-    monkeypatch.setattr(optuna.trial.Trial, "report", hiccup)
+    monkeypatch.setattr(optuna.trial.Trial, "report", transient_error)
     found = search(pruner=optuna.pruners.PercentilePruner(99.0)).fit(*iris)
     assert states(found) == ["complete"] * 2
     assert len(calls) == 12

@@ -46,7 +46,7 @@ def test_rows_set_aside_train_nothing_and_keep_class_shares(small_digits):
     estimator = paper_classifier(early_stopping=True, validation_fraction=0.2, random_state=0)
     rows = estimator._rows(X, y, None, is_new=True, learn=True)
     estimator._spawn_generators()
-    train, valid = estimator._set_aside(rows)
+    train, valid = estimator._hold_out(rows)
     assert valid.n_rows == 60
     assert sorted([*train.index, *valid.index]) == list(range(300))
     assert np.abs(np.bincount(y[valid.index]) / 60 - np.bincount(y) / 300).max() < 0.02

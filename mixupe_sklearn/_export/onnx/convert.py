@@ -23,10 +23,10 @@ from mixupe_sklearn.preprocessing import ColumnsToNumbers
 _TYPES = {"numbers": DoubleTensorType, "times": DoubleTensorType, "categories": StringTensorType}
 
 
-def make_model(estimator: Any, hole: str, version: str) -> onnx.ModelProto:
+def make_model(estimator: Any, missing: str, version: str) -> onnx.ModelProto:
     """The whole model, checked; its metadata say how to feed it and what its classes are."""
-    if not isinstance(hole, str):
-        raise ValueError(f"Got hole={hole!r}, but expected text.")
+    if not isinstance(missing, str):
+        raise ValueError(f"Got missing={missing!r}, but expected text.")
     steps = (
         [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
     )
@@ -40,15 +40,15 @@ def make_model(estimator: Any, hole: str, version: str) -> onnx.ModelProto:
     check_is_fitted(last, "net_")
     check_labels(last)
     if before and type(before[0]) is ColumnsToNumbers:
-        before[0], described = _without_readers(before[0], hole)
+        before[0], described = _without_readers(before[0], missing)
     else:
         names = getattr(steps[0], "feature_names_in_", None)
-        described = Described(None, None, None if names is None else list(names), hole)
+        described = Described(None, None, None if names is None else list(names), missing)
     for step in before:
         check_step(step)
     types = _types_of(described, steps[0])
     named = [(f"step{number}", step) for number, step in enumerate([*before, last])]
-    converters = {**columns.converters_for(hole), **network.CONVERTERS}
+    converters = {**columns.converters_for(missing), **network.CONVERTERS}
     try:
         model = convert_sklearn(
             Pipeline(named),
@@ -105,7 +105,7 @@ def _rename_inputs(graph: Any, names: list[str]) -> None:
         node.output[:] = [new_name.get(name, name) for name in node.output]
 
 
-def _without_readers(reader: Any, hole: str) -> tuple[Any, Described]:
+def _without_readers(reader: Any, missing: str) -> tuple[Any, Described]:
     """The same column transformer behind the reading of columns, which the feeding does.
 
     Only columns that are used become inputs.
@@ -122,7 +122,7 @@ def _without_readers(reader: Any, hole: str) -> tuple[Any, Described]:
         found = [_position(one, names) for one in chosen]
         for position in found:
             used[position] = pipeline.steps[0][1].kw_args["kind"]
-        _check_hole(steps, hole)
+        _check_missing(steps, missing)
         parts.append((kind, Pipeline(steps), found))
     if not parts:
         raise ValueError("Got a preprocessor that uses no column, but expected one or more.")
@@ -137,7 +137,7 @@ def _without_readers(reader: Any, hole: str) -> tuple[Any, Described]:
     if "" in labels:
         raise ValueError("Got a column without a name (''), but expected names for all of them.")
     kinds = {label: used[position] for label, position in zip(labels, order, strict=True)}
-    return plain, Described(kinds, order, None, hole)
+    return plain, Described(kinds, order, None, missing)
 
 
 def _check_dropped(kind: str, pipeline: Any, chosen: Any) -> None:
@@ -163,11 +163,11 @@ def _position(chosen: Any, names: Any) -> int:
     return int(chosen) if not isinstance(chosen, str) else list(names).index(chosen)
 
 
-def _check_hole(steps: list[tuple[str, Any]], hole: str) -> None:
+def _check_missing(steps: list[tuple[str, Any]], missing: str) -> None:
     for _, step in steps:
         for levels in getattr(step, "categories_", ()):
-            if hole in levels.tolist():
+            if missing in levels.tolist():
                 raise ValueError(
-                    f"Got hole={hole!r}, which is a category of the training rows, but expected a "
-                    f"text that is none."
+                    f"Got missing={missing!r}, which is a category of the training rows, but "
+                    "expected a text that is none."
                 )

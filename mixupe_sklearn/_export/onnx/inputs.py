@@ -16,7 +16,7 @@ class Described(NamedTuple):
     kinds: dict[str, str] | None
     positions: list[int] | None
     names: list[str] | None
-    hole: str
+    missing: str
 
     def to_json(self) -> str:
         """Text for the metadata."""
@@ -53,8 +53,8 @@ def feed(X: Any, described: Described) -> dict[str, np.ndarray]:
         column = _column(X, name, (described.positions or [])[number])
         values = read_columns(column, kind=kind)
         if kind == "categories":
-            is_hole = values != values
-            values = np.where(is_hole, described.hole, values).astype(object)
+            is_missing = values != values
+            values = np.where(is_missing, described.missing, values).astype(object)
         fed[name] = values
     return fed
 

@@ -88,15 +88,15 @@ def _interpolated(
     """
     steps = np.diff(quantiles)
     # A step of no width is looked up only where x is at its end.
-    slopes = np.diff(references) / np.where(steps > 0, steps, np.inf)
-    slopes = np.append(slopes, 0.0) if side == "right" else np.insert(slopes, 0, 0.0)
+    grads = np.diff(references) / np.where(steps > 0, steps, np.inf)
+    grads = np.append(grads, 0.0) if side == "right" else np.insert(grads, 0, 0.0)
     compare = "LessOrEqual" if side == "right" else "Less"
     below = graph.cast(graph.op(compare, quantiles[None, :], x), np.int64)
     count = graph.op("ReduceSum", below, np.array([1]), keepdims=1)
     point = graph.op("Sub", count, np.array(1)) if side == "right" else count
     point = graph.op("Clip", point, np.array(0), np.array(len(quantiles) - 1))
     distance = graph.op("Sub", x, graph.op("Gather", quantiles, point))
-    rise = graph.op("Mul", distance, graph.op("Gather", slopes, point))
+    rise = graph.op("Mul", distance, graph.op("Gather", grads, point))
     return graph.op("Add", graph.op("Gather", references, point), rise)
 
 
@@ -125,7 +125,7 @@ def _normal_number(graph: Graph, place: str) -> str:
     return graph.op("Where", is_upper, graph.op("Neg", number), number)
 
 
-def _imputer(hole: str) -> Callable[[Graph, Any, str, str], None]:
+def _imputer(missing: str) -> Callable[[Graph, Any, str, str], None]:
     def write(graph: Graph, imputer: Any, x: str, out: str) -> None:
         if imputer.add_indicator:
             raise ValueError(
@@ -133,8 +133,8 @@ def _imputer(hole: str) -> Callable[[Graph, Any, str, str], None]:
             )
         fill = imputer.statistics_
         if fill.dtype.kind in "OU":
-            is_hole = graph.op("Equal", x, np.array([[hole]], dtype=object))
-            graph.op("Where", is_hole, np.asarray(fill, dtype=object)[None, :], x, out=out)
+            is_missing = graph.op("Equal", x, np.array([[missing]], dtype=object))
+            graph.op("Where", is_missing, np.asarray(fill, dtype=object)[None, :], x, out=out)
             return
         if not _is_nan(imputer.missing_values):
             raise ValueError(
@@ -154,7 +154,7 @@ def _is_nan(value: Any) -> bool:
     return isinstance(value, float) and value != value
 
 
-def _one_hot(hole: str) -> Callable[[Graph, Any, str, str], None]:
+def _one_hot(missing: str) -> Callable[[Graph, Any, str, str], None]:
     def write(graph: Graph, encoder: Any, x: str, out: str) -> None:
         if encoder.drop is not None:
             raise ValueError(
@@ -165,14 +165,14 @@ def _one_hot(hole: str) -> Callable[[Graph, Any, str, str], None]:
         parts = []
         for number, levels in enumerate(encoder.categories_):
             column = graph.op("Gather", x, np.array([number]), axis=1)
-            parts.append(_one_column(graph, encoder, column, levels, rare[number], hole))
+            parts.append(_one_column(graph, encoder, column, levels, rare[number], missing))
         graph.op("Concat", *parts, axis=1, out=out)
 
     return write
 
 
 def _one_column(
-    graph: Graph, encoder: Any, column: str, levels: np.ndarray, rare: Any, hole: str
+    graph: Graph, encoder: Any, column: str, levels: np.ndarray, rare: Any, missing: str
 ) -> str:
     """One-hot columns of a single column: a place for each level, the last for the rare ones."""
     is_rare = np.zeros(len(levels), bool) if rare is None else np.isin(levels, rare)
@@ -185,7 +185,7 @@ def _one_column(
             "LabelEncoder",
             column,
             keys_strings=[
-                hole if level is None or _is_nan(level) else str(level) for level in levels
+                missing if level is None or _is_nan(level) else str(level) for level in levels
             ],
             values_int64s=place.tolist(),
             default_int64=elsewhere,
@@ -215,12 +215,12 @@ PARSERS: dict[type, Emit] = {
 }
 
 
-def converters_for(hole: str) -> dict[type, Emit]:
+def converters_for(missing: str) -> dict[type, Emit]:
     """Converters of preprocessing steps, where a hole among levels is written as ``hole``."""
     return {
         ClippingScaler: converter(_clipping),
         PiecewiseLinearEncoder: converter(_ramps),
         QuantileScaler: converter(_quantiles),
-        SimpleImputer: converter(_imputer(hole)),
-        OneHotEncoder: converter(_one_hot(hole)),
+        SimpleImputer: converter(_imputer(missing)),
+        OneHotEncoder: converter(_one_hot(missing)),
     }
