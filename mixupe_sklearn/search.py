@@ -38,7 +38,8 @@ from mixupe_sklearn._search.storage import TRANSIENT_ERRORS, grace_of, has_heart
 from mixupe_sklearn._search.study import IDENTITY, give_back_all, live_trials, open_study
 from mixupe_sklearn._search.trial import Task
 from mixupe_sklearn._search.worker import Job, work, work_elsewhere
-from mixupe_sklearn._utils.parameter_rules import Choice, Kind, Number, Rule, check_rules, warn_user
+from mixupe_sklearn._utils.parameter_rules import Choice, Kind, Number, Rule, check_rules
+from mixupe_sklearn._utils.warnings import warn_user
 
 __all__ = ["MixupESearchCV", "plot_search"]
 

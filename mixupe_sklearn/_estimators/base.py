@@ -32,7 +32,8 @@ from mixupe_sklearn._runtime.hardware import gradients_on, resolve_device
 from mixupe_sklearn._runtime.seeding import alone, new_seed, remember_streams, seeded, streams_of
 from mixupe_sklearn._training.config import FIXED, MODULES, check_settings, of_member
 from mixupe_sklearn._training.lr_schedule import n_epochs_for
-from mixupe_sklearn._utils.parameter_rules import is_same, warn_user
+from mixupe_sklearn._utils.parameter_rules import is_same
+from mixupe_sklearn._utils.warnings import warn_user
 
 # Fewer steps than this are hardly a training.
 FEW_STEPS = 100

@@ -21,7 +21,7 @@ from mixupe_sklearn._net.net import has_batch_norm
 from mixupe_sklearn._runtime.hardware import compile_module, drop_compiled, threads_for
 from mixupe_sklearn._training.config import OPTIMIZERS
 from mixupe_sklearn._training.lr_schedule import rate_factors
-from mixupe_sklearn._utils.parameter_rules import warn_user
+from mixupe_sklearn._utils.warnings import warn_user
 
 # Inputs, targets and weights of rows, as a network takes them.
 Tensors = tuple[Any, Tensor, Tensor | None]

@@ -22,7 +22,8 @@ from mixupe_sklearn._net.build import (
 from mixupe_sklearn._persistence.allowed_types import UnknownNameError, is_known, name_of
 from mixupe_sklearn._runtime.seeding import alone, seeded
 from mixupe_sklearn._training.config import of_member
-from mixupe_sklearn._utils.parameter_rules import is_same, warn_user
+from mixupe_sklearn._utils.parameter_rules import is_same
+from mixupe_sklearn._utils.warnings import warn_user
 
 # Numbers of a net that training has settled.
 _NUMBERS = ("lr", "batch_size", "max_epochs")

@@ -9,7 +9,8 @@ from weakref import WeakSet
 
 import torch
 
-from mixupe_sklearn._utils.parameter_rules import Choice, check_rules, warn_user
+from mixupe_sklearn._utils.parameter_rules import Choice, check_rules
+from mixupe_sklearn._utils.warnings import warn_user
 
 # Multiplications of one pass (weights times rows) that are worth a thread: some 4 ms of a training
 # step. Where cores are free, two threads gain a third from 40 million on; on a crowded machine,

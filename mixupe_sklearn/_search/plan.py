@@ -16,7 +16,8 @@ from mixupe_sklearn._search.samplers import make_pruner, make_sampler
 from mixupe_sklearn._search.space import Space, check_names, named_space
 from mixupe_sklearn._search.trial import Task, core_of
 from mixupe_sklearn._search.worker import Job
-from mixupe_sklearn._utils.parameter_rules import Choice, check_rules, warn_user
+from mixupe_sklearn._utils.parameter_rules import Choice, check_rules
+from mixupe_sklearn._utils.warnings import warn_user
 
 # How many configurations of an endless space are tried, if no one says.
 N_TRIALS = 50

@@ -1,8 +1,6 @@
 """Rules for parameters, as data: each says what it expects and whether a value obeys it."""
 
 import math
-import sys
-import warnings
 from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -93,25 +91,3 @@ def is_same(first: Any, second: Any) -> bool:
         keys = first.keys()
         return keys == second.keys() and all(is_same(first[key], second[key]) for key in keys)
     return first is second or bool(np.all(first == second))
-
-
-def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn, pointing at the line of the user that led here, not at one of ours.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> with warnings.catch_warnings(record=True, action="always") as caught:
-    ...     warn_user("mind the gap")
-    >>> str(caught[0].message)
-    'mind the gap'
-    """
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
-
-
-def _is_ours(name: str) -> bool:
-    # scikit-learn wraps fit of every estimator that takes callbacks.
-    return name.startswith(("mixupe_sklearn.", "sklearn.callback."))

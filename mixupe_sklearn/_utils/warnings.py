@@ -1,5 +1,6 @@
 """Filters of warnings that are ours for a while."""
 
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -36,3 +37,25 @@ def own_filters(**how: Any) -> Iterator[Any]:
     """
     with _one_at_a_time, warnings.catch_warnings(**how) as caught:
         yield caught
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn, pointing at the line of the user that led here, not at one of ours.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True, action="always") as caught:
+    ...     warn_user("mind the gap")
+    >>> str(caught[0].message)
+    'mind the gap'
+    """
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _is_ours(name: str) -> bool:
+    # scikit-learn wraps fit of every estimator that takes callbacks.
+    return name.startswith(("mixupe_sklearn.", "sklearn.callback."))
