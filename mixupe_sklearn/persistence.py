@@ -22,7 +22,7 @@ from mixupe_sklearn._persistence.checks import check_encoder
 from mixupe_sklearn._persistence.decoder import Decoder
 from mixupe_sklearn._persistence.encoder import Encoder
 from mixupe_sklearn._persistence.file_format import EXPECTED, Content, pack, refuse, unpack
-from mixupe_sklearn._runtime.hardware import resolve_device
+from mixupe_sklearn._runtime.device import resolve_device
 from mixupe_sklearn._utils.atomic_files import replacing
 
 __all__ = ["load", "save", "saved_info", "skops_types"]

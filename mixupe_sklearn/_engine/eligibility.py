@@ -13,7 +13,7 @@ from mixupe_sklearn._engine.network import ACTIVATIONS, activation_of
 from mixupe_sklearn._engine.prefetch import Data
 from mixupe_sklearn._engine.trainer import Batch, counts_of, rates_of, unstack_optimizer
 from mixupe_sklearn._method.criterion import MixupELoss
-from mixupe_sklearn._runtime.hardware import is_compiled
+from mixupe_sklearn._runtime.device import is_compiled
 from mixupe_sklearn.modules import MLP
 
 # Optimizers that treat every weight alike and alone: one long vector is as good as many arrays.

@@ -28,7 +28,7 @@ from mixupe_sklearn._net.build import (
 )
 from mixupe_sklearn._net.callbacks import Progress
 from mixupe_sklearn._net.inference import n_module_outputs, predicted
-from mixupe_sklearn._runtime.hardware import gradients_on, resolve_device
+from mixupe_sklearn._runtime.device import gradients_on, resolve_device
 from mixupe_sklearn._runtime.seeding import alone, new_seed, remember_streams, seeded, streams_of
 from mixupe_sklearn._training.config import FIXED, MODULES, check_settings, of_member
 from mixupe_sklearn._training.lr_schedule import n_epochs_for

@@ -29,7 +29,7 @@ from mixupe_sklearn._net.build import (
 )
 from mixupe_sklearn._net.inference import forward_all
 from mixupe_sklearn._net.net import RECORDED
-from mixupe_sklearn._runtime.hardware import threads_for
+from mixupe_sklearn._runtime.device import threads_for
 from mixupe_sklearn._training.config import n_groups
 from mixupe_sklearn._training.lr_schedule import n_epochs_per_evaluation, rate_factors
 

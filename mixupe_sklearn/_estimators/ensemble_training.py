@@ -14,7 +14,7 @@ from mixupe_sklearn._engine.prefetch import Data, kind_of
 from mixupe_sklearn._engine.trainer import Batch, n_together, rates_of, sizes_of
 from mixupe_sklearn._net.build import Tensors, as_tensors, compile_net
 from mixupe_sklearn._net.net import RECORDED
-from mixupe_sklearn._runtime.hardware import drop_compiled
+from mixupe_sklearn._runtime.device import drop_compiled
 
 
 class BatchedMembers:

@@ -21,7 +21,7 @@ from mixupe_sklearn._engine.prefetch import Data, kind_of
 from mixupe_sklearn._engine.trainer import Batch, n_together, rates_of, sizes_of
 from mixupe_sklearn._estimators.base import BaseMixupE, restore
 from mixupe_sklearn._net.build import as_tensors, check_weights, rows_a_pass
-from mixupe_sklearn._runtime.hardware import gradients_on, resolve_device, threads_for
+from mixupe_sklearn._runtime.device import gradients_on, resolve_device, threads_for
 from mixupe_sklearn._runtime.seeding import new_seed, seeded
 from mixupe_sklearn._training.config import MODULES
 from mixupe_sklearn._training.lr_schedule import rate_factors

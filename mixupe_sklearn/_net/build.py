@@ -18,7 +18,8 @@ from mixupe_sklearn._method.parameter_rules import METHOD_RULES
 from mixupe_sklearn._net.callbacks import EpochBar, EpochHook, Stopper, is_callback
 from mixupe_sklearn._net.inference import float_type
 from mixupe_sklearn._net.net import has_batch_norm
-from mixupe_sklearn._runtime.hardware import compile_module, drop_compiled, threads_for
+from mixupe_sklearn._runtime.compile import compile_module
+from mixupe_sklearn._runtime.device import drop_compiled, threads_for
 from mixupe_sklearn._training.config import OPTIMIZERS
 from mixupe_sklearn._training.lr_schedule import rate_factors
 from mixupe_sklearn._utils.warnings import warn_user

@@ -11,7 +11,7 @@ from mixupe_sklearn._data.rows import centred_block, in_chunks
 from mixupe_sklearn._engine.eligibility import is_plain
 from mixupe_sklearn._engine.network import run_stacked
 from mixupe_sklearn._method.forward import as_logits, set_to_predict
-from mixupe_sklearn._runtime.hardware import threads_for
+from mixupe_sklearn._runtime.device import threads_for
 
 
 def float_type(net: Any) -> torch.dtype:

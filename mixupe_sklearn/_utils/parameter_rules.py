@@ -1,4 +1,4 @@
-"""Rules for parameters, as data: each says what it expects and whether a value obeys it."""
+"""Parameter rules as data: each rule names what it expects and checks a value."""
 
 import math
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Number(NamedTuple):
-    """A finite real number within bounds; ``None`` too where it has a meaning."""
+    """A finite real number within bounds; ``or_none`` also accepts ``None``."""
 
     expected: str
     low: float = 0.0
@@ -26,7 +26,7 @@ class Number(NamedTuple):
             return False
         try:
             number = float(value)
-        except OverflowError:  # a whole number of more than 308 digits
+        except OverflowError:  # an integer of more than 308 digits
             return False
         above = number > self.low if self.open_low else number >= self.low
         return above and number < self.high

@@ -1,4 +1,4 @@
-"""Filters of warnings that are ours for a while."""
+"""Warnings that point at the user's line, and warning filters that threads do not share."""
 
 import sys
 import threading
@@ -14,8 +14,8 @@ _one_at_a_time = threading.RLock()
 def own_filters(**how: Any) -> Iterator[Any]:
     """Run a block within ``warnings.catch_warnings``, one thread at a time.
 
-    Filters belong to the whole process. Two threads that are within at once would take each
-    other's warnings, and who leaves last would put back the filters of the other.
+    Filters belong to the process. Two threads inside at once would catch each other's warnings,
+    and the last one to leave would restore the filters of the other.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def own_filters(**how: Any) -> Iterator[Any]:
     Yields
     ------
     caught : list or None
-        What ``warnings.catch_warnings`` gives.
+        The value of ``warnings.catch_warnings``.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def own_filters(**how: Any) -> Iterator[Any]:
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn, pointing at the line of the user that led here, not at one of ours.
+    """Warn and point at the line of the user's code that led here.
 
     Examples
     --------

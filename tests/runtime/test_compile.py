@@ -18,8 +18,9 @@ from sklearn.base import clone
 from torch import nn
 
 from mixupe_sklearn import MixupERegressor
-from mixupe_sklearn._runtime import hardware as _hardware
-from mixupe_sklearn._runtime.hardware import compile_module, is_compiled
+from mixupe_sklearn._runtime import compile as runtime_compile
+from mixupe_sklearn._runtime.compile import compile_module
+from mixupe_sklearn._runtime.device import is_compiled
 from mixupe_sklearn.modules import MLP
 
 NORMED = {"batch_norm": True, "dropout": 0.5, "d_hidden": (16,)}
@@ -34,7 +35,7 @@ def graphs(monkeypatch):
         taken.append(graph)
         return graph.forward
 
-    monkeypatch.setattr(_hardware, "BACKEND", backend)
+    monkeypatch.setattr(runtime_compile, "BACKEND", backend)
     yield taken
     torch._dynamo.reset()
 
@@ -46,7 +47,7 @@ def broken(monkeypatch):
     def backend(graph, inputs):
         raise OSError("no room left\nand many more lines")
 
-    monkeypatch.setattr(_hardware, "BACKEND", backend)
+    monkeypatch.setattr(runtime_compile, "BACKEND", backend)
     yield
     torch._dynamo.reset()
 
@@ -110,7 +111,7 @@ def test_the_built_in_network_is_compiled_too(small_digits, graphs):
 
 
 def test_gradients_through_torchs_own_graphs_are_equal_to_rounding(small_digits, monkeypatch):
-    monkeypatch.setattr(_hardware, "BACKEND", "aot_eager")
+    monkeypatch.setattr(runtime_compile, "BACKEND", "aot_eager")
     X, y = small_digits
     params = {"module": sequential, "max_epochs": 2, "random_state": 0}
     compiled = MixupERegressor(compile=True, **params).fit(X, y)

@@ -9,8 +9,8 @@ import torch
 from paper import paper_classifier
 from threadpoolctl import threadpool_limits
 
-from mixupe_sklearn._runtime import hardware as _hardware
-from mixupe_sklearn._runtime.hardware import n_threads_for, threads_for
+from mixupe_sklearn._runtime import device as runtime_device
+from mixupe_sklearn._runtime.device import n_threads_for, threads_for
 from mixupe_sklearn.modules import MLP
 
 SMALL, LARGE = torch.nn.Linear(10, 10), torch.nn.Linear(1024, 1024)
@@ -73,14 +73,14 @@ def test_a_number_that_is_asked_for_is_used_and_the_old_one_restored(watched, n_
 
 
 def test_a_large_network_trains_with_what_torch_has(watched, monkeypatch):
-    monkeypatch.setattr(_hardware, "WORK_A_THREAD", 64 * 10)
+    monkeypatch.setattr(runtime_device, "WORK_A_THREAD", 64 * 10)
     assert watched() == {2}
     torch.set_num_threads(1)
     assert watched() == {1}
 
 
 def test_the_clean_rows_of_mixupe_count_as_work(watched, monkeypatch):
-    monkeypatch.setattr(_hardware, "WORK_A_THREAD", (64 * 10 + 10) * 100)
+    monkeypatch.setattr(runtime_device, "WORK_A_THREAD", (64 * 10 + 10) * 100)
     assert watched(method="mixup", batch_size=199) == {1}
     assert watched(method="mixup", batch_size=200) == {2}
     assert watched(method="mixupe", batch_size=100) == {2}
@@ -173,7 +173,7 @@ class SlowLock:
 
 def test_who_comes_as_the_last_one_leaves_finds_the_users_number(monkeypatch):
     lock, seen = SlowLock(), []
-    monkeypatch.setattr(_hardware._threads, "_lock", lock)
+    monkeypatch.setattr(runtime_device._threads, "_lock", lock)
     lock.slow = threading.Thread(target=lambda: seen.append(within(LARGE, 1000)))
     with threads_for(SMALL, 10):
         lock.slow.start()
