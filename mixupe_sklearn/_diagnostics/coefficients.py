@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mixupe_sklearn._method.penalties import HEADS
+from mixupe_sklearn._method.glm import HEADS
 
 
 class Coefficients(NamedTuple):

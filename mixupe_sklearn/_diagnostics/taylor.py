@@ -24,8 +24,9 @@ from scipy.special import roots_jacobi
 from torch import Tensor
 from torch.func import jvp
 
+from mixupe_sklearn._method.glm import glm_loss
 from mixupe_sklearn._method.mixup import is_unmixed
-from mixupe_sklearn._method.penalties import glm_loss, one_minus_lam_moment
+from mixupe_sklearn._method.penalties import one_minus_lam_moment
 
 # Points of the quadrature over lam: exact for polynomials of twice the degree.
 N_NODES = 16

@@ -38,7 +38,7 @@ from mixupe_sklearn._distributed.process_group import (
     join,
     total_over_all,
 )
-from mixupe_sklearn._distributed.sharding import Shard
+from mixupe_sklearn._distributed.sharding import Shard, sharded_loss
 from mixupe_sklearn._method.criterion import LossParts
 from mixupe_sklearn._net.callbacks import EpochHook
 from mixupe_sklearn._net.net import MixupENet, MixupENetRegressor, has_batch_norm
@@ -54,14 +54,14 @@ AGREED = ("on_train_begin", "on_epoch_begin", "on_epoch_end", "on_train_end")
 class _Step(nn.Module):
     """Module and criterion as one: whatever the criterion does is then one pass to torch."""
 
-    def __init__(self, module: nn.Module, criterion: nn.Module):
+    def __init__(self, module: nn.Module, criterion: nn.Module, shard: Shard):
         super().__init__()
         self.module = module
         self.criterion = criterion
-        self.shard: Shard | None = None
+        self.shard = shard
 
     def forward(self, *args: Any, **kwargs: Any) -> LossParts:
-        return self.criterion(self.module, *args, shard=self.shard, **kwargs)
+        return sharded_loss(self.criterion, self.shard, self.module, *args, **kwargs)
 
 
 class _Company:
@@ -69,7 +69,7 @@ class _Company:
 
     def __init__(self, accelerator: Any, module: nn.Module, criterion: nn.Module, seed: int):
         self.place = Shard(accelerator.process_index, accelerator.num_processes, total_over_all)
-        self.step = _Step(module, criterion)
+        self.step = _Step(module, criterion, self.place)
         self.shared_step = accelerator.prepare(self.step)  # averages gradients
         # Whether a batch holds the rows of all processes.
         self.has_whole_batches = True

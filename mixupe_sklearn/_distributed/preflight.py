@@ -11,8 +11,8 @@ from skorch.callbacks import BatchScoring, EpochScoring
 from mixupe_sklearn._data.batches import Batches
 from mixupe_sklearn._data.skorch_datasets import rows_in_memory, targets_of
 from mixupe_sklearn._distributed.sharding import shard_sizes
+from mixupe_sklearn._method.criterion import METHOD_RULES
 from mixupe_sklearn._method.mixup import share_size
-from mixupe_sklearn._method.parameter_rules import METHOD_RULES
 
 # How many numbers of the inputs are compared, about.
 N_COMPARED = 3000

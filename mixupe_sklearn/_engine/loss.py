@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mixupe_sklearn._method.penalties import HEADS
+from mixupe_sklearn._method.glm import HEADS
 
 # Members lie this many entries apart, or a multiple. torch works on entries in blocks (of 32 or
 # fewer), and rounds the odd ones at the end in another way: where each member fills whole blocks,

@@ -22,7 +22,8 @@ from mixupe_sklearn._engine.loss import (
     scale_of,
     write_grad,
 )
-from mixupe_sklearn._method.penalties import HEADS, directional_penalty
+from mixupe_sklearn._method.glm import HEADS
+from mixupe_sklearn._method.penalties import directional_penalty
 
 _aten = torch.ops.aten
 Layers = list[tuple[Tensor, Tensor | None]]

@@ -18,7 +18,7 @@ from mixupe_sklearn._data.rows import CHUNK, MAX_ROWS, ROW_BLOCK, Rows
 from mixupe_sklearn._data.skorch_datasets import make_dataset
 from mixupe_sklearn._estimators.ensemble_training import make_trainer
 from mixupe_sklearn._method.forward import encode_targets
-from mixupe_sklearn._method.penalties import glm_loss
+from mixupe_sklearn._method.glm import glm_loss
 from mixupe_sklearn._net.build import (
     Tensors,
     as_tensors,

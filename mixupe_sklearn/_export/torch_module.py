@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from mixupe_sklearn._method.forward import as_logits
-from mixupe_sklearn._method.penalties import HEADS
+from mixupe_sklearn._method.glm import HEADS
 from mixupe_sklearn._net.inference import float_type
 
 

@@ -12,9 +12,9 @@ from torch.utils.data import Dataset, Subset
 
 from mixupe_sklearn._data.rows import Rows, centred, free_memory, on_device
 from mixupe_sklearn._data.skorch_datasets import fixed_validation, make_dataset
+from mixupe_sklearn._method.criterion import METHOD_RULES
 from mixupe_sklearn._method.forward import stages_of
 from mixupe_sklearn._method.mixup import share_size
-from mixupe_sklearn._method.parameter_rules import METHOD_RULES
 from mixupe_sklearn._net.callbacks import EpochBar, EpochHook, Stopper, is_callback
 from mixupe_sklearn._net.inference import float_type
 from mixupe_sklearn._net.net import has_batch_norm

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mixupe_sklearn._method.parameter_rules import METHOD_RULES
+from mixupe_sklearn._method.criterion import METHOD_RULES
 from mixupe_sklearn._net.callbacks import is_schedule
 from mixupe_sklearn._training.lr_schedule import SCHEDULES
 from mixupe_sklearn._utils.parameter_rules import FLAG, Choice, Kind, Number, Rule, check_rules

@@ -15,8 +15,8 @@ from mixupe_sklearn._data.rows import Rows, to_numpy
 from mixupe_sklearn._estimators.base import BaseMixupE, all_or_nothing
 from mixupe_sklearn._estimators.class_labels import ClassTargets, check_missing_labels
 from mixupe_sklearn._estimators.sklearn_callbacks import with_callbacks
+from mixupe_sklearn._method.criterion import METHOD_RULES
 from mixupe_sklearn._method.forward import as_logits, run_stages, set_to_predict, stages_of
-from mixupe_sklearn._method.parameter_rules import METHOD_RULES
 from mixupe_sklearn._net.inference import float_type
 from mixupe_sklearn._runtime.device import threads_for
 from mixupe_sklearn._training.config import BY_MEMBER, FIXED

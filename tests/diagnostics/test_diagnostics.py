@@ -22,7 +22,8 @@ from mixupe_sklearn import (
 )
 from mixupe_sklearn._diagnostics.coefficients import coefficients
 from mixupe_sklearn._diagnostics.taylor import moments, nodes
-from mixupe_sklearn._method.penalties import directional_penalty, glm_loss, one_minus_lam_mean
+from mixupe_sklearn._method.glm import glm_loss
+from mixupe_sklearn._method.penalties import directional_penalty, one_minus_lam_mean
 from mixupe_sklearn.diagnostics import directional_derivatives, glm_complexity
 from mixupe_sklearn.modules import MLP
 

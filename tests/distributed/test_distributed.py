@@ -30,7 +30,7 @@ from distributed_programs import (
 from mixupe_sklearn import MixupELoss
 from mixupe_sklearn._distributed.net import DistributedNet
 from mixupe_sklearn._distributed.process_group import join, trains_together
-from mixupe_sklearn._distributed.sharding import Shard, own_part, shard_sizes
+from mixupe_sklearn._distributed.sharding import Shard, own_draw, shard_sizes, sharded_loss
 from mixupe_sklearn._method.mixup import Draw
 
 PROGRAM = Path(__file__).parents[1] / "distributed_programs.py"
@@ -258,11 +258,11 @@ def step_in_shards(n_shards, X, y, weight, draw, is_cut=False, **params):
         shard = Shard(rank, n_shards, total)
         criterion = MixupELoss(eta=0.5, random_state=0, **params)
         if not is_cut:
-            return criterion(module, X, y, weight, draw=draw, shard=shard)
+            return sharded_loss(criterion, shard, module, X, y, weight, draw=draw)
         at = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
         shard = shard._replace(sizes=sizes)
         own = None if weight is None else weight[at]
-        return criterion(module, X[at], y[at], own, draw=draw, shard=shard)
+        return sharded_loss(criterion, shard, module, X[at], y[at], own, draw=draw)
 
     for rank in range(n_shards):  # what each has to tell the others
         run(rank, lambda values, rank=rank: found.setdefault(rank, values.clone()))
@@ -316,7 +316,7 @@ def test_hidden_portions_are_mixed_with_rows_of_their_own(n_rows, stage, fractio
     sizes = shard_sizes(n_rows, n_shards)
     partners, cleans = [], []
     for rank in range(n_shards):
-        own = own_part(draw, n_rows, Shard(rank, n_shards, None, sizes)).draw
+        own = own_draw(draw, n_rows, Shard(rank, n_shards, None, sizes))
         start = sum(sizes[:rank])
         partners.append(start + own.partner[: sizes[rank]])
         cleans.append(start + (own.partner if own.clean is None else own.clean)[: sizes[rank]])
@@ -331,7 +331,7 @@ def test_hidden_portions_are_mixed_with_rows_of_their_own(n_rows, stage, fractio
 def test_every_order_of_partners_within_a_portion_is_as_likely(rank):
     shard = Shard(rank, 2, None, sizes=(3, 2))
     found = Counter(
-        tuple(own_part(Draw(0.3, np.array(partner)), 5, shard).draw.partner.tolist())
+        tuple(own_draw(Draw(0.3, np.array(partner)), 5, shard).partner.tolist())
         for partner in itertools.permutations(range(5))
     )
     n_rows = shard.sizes[rank]

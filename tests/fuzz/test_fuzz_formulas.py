@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 
 from mixupe_sklearn import Draw, MixupELoss
+from mixupe_sklearn._method.glm import glm_loss
 from mixupe_sklearn._method.mixup import mix, sample_lam, sample_partner, sample_share
 from mixupe_sklearn._method.penalties import (
-    glm_loss,
     logit_penalty,
     one_minus_lam_mean,
     one_minus_lam_moment,
-    row_shares,
+    penalty_weights,
 )
 
 numbers = st.floats(-20, 20)
@@ -134,7 +134,7 @@ def test_no_eta_is_mixup_and_rows_may_come_in_any_order(X, n_outputs, head, lam,
 @given(st.floats(0, 1), st.lists(st.floats(0, 9), min_size=1, max_size=9), st.data())
 def test_shares_of_rows_make_the_weighted_mean_of_those_that_are_seen(total, weight, data):
     seen = data.draw(st.none() | st.lists(st.integers(0, len(weight) - 1), min_size=1, unique=True))
-    shares = row_shares(
+    shares = penalty_weights(
         total, torch.tensor(weight, dtype=torch.float64), None if seen is None else np.array(seen)
     )
     expected = total * np.mean(weight if seen is None else np.take(weight, seen))

@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from mixupe_sklearn import Draw, MixupELoss
-from mixupe_sklearn._method.penalties import HEADS, one_minus_lam_mean
+from mixupe_sklearn._method.glm import HEADS
+from mixupe_sklearn._method.penalties import one_minus_lam_mean
 from mixupe_sklearn.modules import MLP
 
 DRAW = Draw(0.7, np.array([3, 0, 1, 2, 5, 4, 7, 6]))
@@ -334,7 +335,7 @@ def test_equal_seeds_draw_alike_and_none_follows_torchs_generator():
         ),
         (
             {"random_state": "a"},
-            "Got random_state='a', but expected a whole number, a numpy Generator or None.",
+            "Got random_state='a', but expected an integer, a numpy Generator or None.",
         ),
         ({"single_pass": "no"}, "Got single_pass='no', but expected True or False."),
     ],
@@ -365,9 +366,9 @@ def test_wrong_batches_get_one_sentence():
             MixupELoss()(module, X, y, weight)
         with pytest.raises(ValueError, match="Got sample_weight of shape"):
             MixupELoss().clean_loss(module(X), y, weight)
-    with pytest.raises(ValueError, match="Got 1 targets for 8 rows, but expected one a row."):
+    with pytest.raises(ValueError, match="Got 1 targets for 8 samples, but expected one each."):
         MixupELoss(method="erm")(module, X, y[:1])
-    with pytest.raises(ValueError, match="Got 0 targets for 0 rows"):
+    with pytest.raises(ValueError, match="Got 0 targets for 0 samples"):
         MixupELoss(method="erm")(module, X[:0], y[:0])
     with pytest.raises(ValueError, match="Got targets from -1.0 to 1.0, but expected 0 to 1."):
         MixupELoss(head="sigmoid")(module, X, 2.0 * torch.eye(8)[:, :3] - 1)

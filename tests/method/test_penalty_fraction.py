@@ -16,7 +16,8 @@ from torch import nn
 from benchmarks import _paired
 from benchmarks.penalty_fraction import STUDY
 from mixupe_sklearn import Draw, MixupELoss
-from mixupe_sklearn._method.penalties import HEADS, one_minus_lam_mean
+from mixupe_sklearn._method.glm import HEADS
+from mixupe_sklearn._method.penalties import one_minus_lam_mean
 from mixupe_sklearn.modules import MLP
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -273,7 +274,9 @@ def test_two_passes_with_batch_norm_run_small_shares_and_keep_the_statistics_of_
 )
 def test_rows_of_a_given_draw_that_are_not_rows_get_one_sentence(rows):
     module, X, y, _ = make_step()
-    message = r"Got draw.clean=.*, but expected different row numbers from 0 to 5, or None for all"
+    message = (
+        r"Got draw.clean=.*, but expected distinct sample indices from 0 to 5, or None for all"
+    )
     with pytest.raises(ValueError, match=message):
         make_loss()(module, X, y, draw=MIXED._replace(clean=np.array(rows)))
 

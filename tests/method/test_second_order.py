@@ -8,8 +8,9 @@ from sklearn.datasets import load_iris, load_wine
 from sklearn.preprocessing import StandardScaler
 
 from mixupe_sklearn import Draw, MixupEClassifier, MixupELoss, MixupENet, MixupERegressor, preset
-from mixupe_sklearn._method.penalties import HEADS, one_minus_lam_moment
-from mixupe_sklearn._method.second_order import on_the_way, second_derivative
+from mixupe_sklearn._method.glm import HEADS
+from mixupe_sklearn._method.penalties import one_minus_lam_moment
+from mixupe_sklearn._method.second_order import second_derivative, step_toward
 from mixupe_sklearn.modules import MLP
 
 ALPHA = 0.7
@@ -42,7 +43,7 @@ def test_it_is_the_second_derivative_along_the_way(head):
     """Against a full Hessian, which nothing in the package ever makes."""
     module, (X, y) = network(torch.nn.Tanh), wine()
     others, targets = np.roll(np.arange(len(X)), 3), onehot(y)
-    rows, step = on_the_way(X, X, others)
+    rows, step = step_toward(X, X, others)
     q2 = second_derivative(module(rows), targets, step, head).detach()
     for number, value in enumerate(q2):
         x, target = X[number], targets[number]
@@ -57,7 +58,7 @@ def test_between_kinks_only_the_loss_curves():
     """Of a ReLU network ``q2 = (J d)' (diag(p) - p p') (J d)``, which is never negative."""
     module, (X, y) = network(torch.nn.ReLU), wine()
     others = np.roll(np.arange(len(X)), 5)
-    rows, step = on_the_way(X, X, others)
+    rows, step = step_toward(X, X, others)
     q2 = second_derivative(module(rows), onehot(y), step).detach()
     _, along = torch.func.jvp(module, (X,), (X[others] - X,))
     p = module(X).softmax(dim=-1).detach()
@@ -75,7 +76,7 @@ def test_it_is_added_to_the_first_order_with_its_moment(penalty, fraction):
     first = MixupELoss(**how)(module, X, y, draw=draw)
     both = MixupELoss(**how, penalty_order=2)(module, X, y, draw=draw)
     seen = np.arange(len(X)) if draw.clean is None else draw.clean
-    rows, step = on_the_way(X[seen], X, draw.partner[seen])
+    rows, step = step_toward(X[seen], X, draw.partner[seen])
     q2 = second_derivative(module(rows), onehot(y)[seen], step)
     expected = one_minus_lam_moment(2, ALPHA) / 2 * q2.abs().mean()
     torch.testing.assert_close(both.penalty_term - first.penalty_term, expected.detach())
