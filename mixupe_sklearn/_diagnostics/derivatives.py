@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mixupe_sklearn._diagnostics.sample import Sample, fitted_net, sample_of
+from mixupe_sklearn._diagnostics.fitted import Sample, fitted_net, sample_of
 from mixupe_sklearn._diagnostics.taylor import expand, factorials, moments
 from mixupe_sklearn._method.penalties import directional_penalty, logit_penalty, one_minus_lam_mean
 from mixupe_sklearn._runtime.device import gradients_on

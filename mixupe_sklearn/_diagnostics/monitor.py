@@ -7,8 +7,8 @@ import torch
 from skorch.callbacks import Callback
 from torch import Tensor
 
-from mixupe_sklearn._diagnostics.coefficients import coefficients
-from mixupe_sklearn._diagnostics.sample import batches_of, first_stage, spread
+from mixupe_sklearn._diagnostics.fitted import batches_of, first_stage, spread
+from mixupe_sklearn._diagnostics.taylor import coefficients
 from mixupe_sklearn._method.forward import as_logits, encode_targets, run_stages
 from mixupe_sklearn._method.penalties import logit_penalty
 from mixupe_sklearn._net.net import MixupENet, MixupENetRegressor

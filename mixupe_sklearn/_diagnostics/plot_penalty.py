@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from mixupe_sklearn._diagnostics.axes import COLOURS, FAINT, line_style, new_axes, tidy
 from mixupe_sklearn._diagnostics.fitted import by_name, records_of, watched
+from mixupe_sklearn._utils.plotting import COLOURS, FAINT, line_style, new_axes, tidy
 
 
 class AlphaMinDisplay:

@@ -6,10 +6,9 @@ import numpy as np
 from sklearn.inspection import DecisionBoundaryDisplay
 from sklearn.utils.validation import check_is_fitted
 
-from mixupe_sklearn._diagnostics.axes import COLOURS, FAINT, line_style, new_axes, tidy
 from mixupe_sklearn._diagnostics.fitted import by_name
 from mixupe_sklearn._utils.parameter_rules import Number, Rule, check_rules
-from mixupe_sklearn._utils.plotting import plain_label
+from mixupe_sklearn._utils.plotting import COLOURS, FAINT, line_style, new_axes, plain_label, tidy
 
 _RULES: dict[str, Rule] = {"n_bins": Number("a whole number >= 1", low=1, integer=True)}
 _RULES_OF_GRID: dict[str, Rule] = {

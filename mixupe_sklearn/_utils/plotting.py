@@ -1,6 +1,60 @@
-"""Names from data in figures, where matplotlib would take some of them for formulas."""
+"""Axes, colours and labels that all figures share."""
 
 from typing import Any
+
+import numpy as np
+
+# Told apart by people who see few colours too (Okabe and Ito).
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#000000")
+FAINT = "#b0b0b0"
+# A line of so many points shows each of them: of one alone nothing else would be seen.
+FEW_POINTS = 15
+
+
+def new_axes(ax: Any, n_panels: int = 1) -> Any:
+    """The axes to draw on, as an array: those given, or new ones."""
+    try:
+        import matplotlib.pyplot as plt
+    except ModuleNotFoundError as error:
+        raise ImportError("Pictures need matplotlib: pip install mixupe-sklearn[plots].") from error
+    if ax is None:
+        _, axes = plt.subplots(1, n_panels, figsize=(5.2 * n_panels, 3.8), layout="constrained")
+        return np.atleast_1d(axes)
+    given = np.ravel(ax)
+    wanted = "Axes of matplotlib's" if n_panels == 1 else f"{n_panels} Axes of matplotlib's"
+    if not all(isinstance(one, plt.Axes) for one in given):
+        raise TypeError(f"Got ax={ax!r}, but expected {wanted}, or None for new ones.")
+    if len(given) != n_panels:
+        raise ValueError(f"Got ax with {len(given)} axes, but expected {wanted}.")
+    return given
+
+
+def line_style(ax: Any, line_kw: dict[str, Any], n_points: int, **ours: Any) -> dict[str, Any]:
+    """How a line is drawn: our way, but for what the user says; few points get marks."""
+    from matplotlib.cbook import normalize_kwargs
+    from matplotlib.lines import Line2D
+
+    marker = "o" if n_points <= FEW_POINTS else ""
+    how = {"color": next_colour(ax), "linewidth": 1.8, "marker": marker, "markersize": 4, **ours}
+    return how | normalize_kwargs(line_kw, Line2D)
+
+
+def tidy(ax: Any, *, x: str, y: str) -> None:
+    """Axes as all of ours look: named, with a faint grid and no frame on the right and above."""
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    ax.grid(True, color="#e6e6e6", linewidth=0.8)
+    ax.set_axisbelow(True)
+    if x == "epoch":
+        ax.xaxis.get_major_locator().set_params(integer=True)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+
+
+def next_colour(ax: Any) -> str:
+    """The next colour of these axes that has not been drawn with."""
+    used = {line.get_color() for line in ax.get_lines()}
+    return next((colour for colour in COLOURS if colour not in used), COLOURS[0])
 
 
 def plain_label(name: Any) -> str:
