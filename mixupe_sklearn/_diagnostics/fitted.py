@@ -1,4 +1,4 @@
-"""From a fitted estimator, or a net, to the rows that are looked at and what runs them."""
+"""What diagnostics need of a fitted estimator or net: its samples, its network, its history."""
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ from mixupe_sklearn._net.net import MixupENet, MixupENetRegressor
 
 
 class Sample(NamedTuple):
-    """Rows in double precision, where they are mixed, and the rest of the network behind them."""
+    """Samples in double precision at the stage that mixes them, and the rest of the network."""
 
     run: Callable[[Tensor], Tensor]
     X: Tensor
@@ -29,16 +29,16 @@ class Sample(NamedTuple):
 
 
 def fitted_net(estimator: Any, X: Any, y: Any, member: int = 0) -> tuple[Any, Any]:
-    """The net of one member, and a data set of the rows as the net takes them.
+    """The net of one member, and a dataset of the samples as the net takes them.
 
     Parameters
     ----------
     estimator : estimator of this package, a pipeline that ends with one, or MixupENet
         Fitted.
     X, y : array-like
-        Rows and their targets, as for ``fit``.
+        Samples and their targets, as for ``fit``.
     member : int, default=0
-        Which of several networks.
+        Index of the network, if there are several.
     """
     if isinstance(estimator, Pipeline):
         check_is_fitted(estimator)
@@ -51,7 +51,7 @@ def fitted_net(estimator: Any, X: Any, y: Any, member: int = 0) -> tuple[Any, An
     if isinstance(estimator, (MixupENet, MixupENetRegressor)):
         check_is_fitted(estimator, "module_")
         if y is None:
-            raise ValueError("Got y=None, but expected the targets of the rows.")
+            raise ValueError("Got y=None, but expected the targets of the samples.")
         return member_of([estimator], member), estimator.get_dataset(X, y)
     hint = "; pass its best_estimator_" if hasattr(estimator, "best_estimator_") else ""
     raise TypeError(
@@ -61,7 +61,7 @@ def fitted_net(estimator: Any, X: Any, y: Any, member: int = 0) -> tuple[Any, An
 
 
 def member_of(nets: Sequence[Any], member: int) -> Any:
-    """One of several networks, by its number."""
+    """One of several networks, by its index."""
     if isinstance(member, bool) or not isinstance(member, Integral) or not 0 <= member < len(nets):
         raise ValueError(
             f"Got member={member!r}, but expected 0 to {len(nets) - 1}, since the estimator has "
@@ -71,7 +71,7 @@ def member_of(nets: Sequence[Any], member: int) -> Any:
 
 
 def spread(n_rows: int, n_wanted: int) -> np.ndarray:
-    """Numbers of some rows, evenly over all: the same ones each time, without a generator.
+    """Indices of some samples, evenly spaced over all, without a random draw.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def spread(n_rows: int, n_wanted: int) -> np.ndarray:
 
 
 def batches_of(net: Any, dataset: Any, numbers: np.ndarray | None = None) -> list[tuple[Any, Any]]:
-    """Inputs, made ready for the module, and targets of some rows or all, a batch at a time."""
+    """Inputs, ready for the module, and targets of some samples or all, batch by batch."""
     if numbers is not None:
         dataset = Subset(dataset, numbers)  # type: ignore[arg-type]  # an array will do
     pairs = net.get_iterator(dataset, training=False)
@@ -90,10 +90,10 @@ def batches_of(net: Any, dataset: Any, numbers: np.ndarray | None = None) -> lis
 
 
 def first_stage(net: Any, stage: int | None) -> tuple[list[Any], int]:
-    """A module's stages, and how many of them run before rows are looked at.
+    """A module's stages, and how many of them run before derivatives are taken.
 
-    Without a wish it is none where inputs are tensors, and one where only hidden states can be
-    mixed, as with graphs.
+    ``stage=None`` means none if inputs are tensors, and one if only hidden states can be mixed, as
+    with graphs.
     """
     stages, criterion = stages_of(net.module_), net.criterion_
     if stage is None:
@@ -102,15 +102,15 @@ def first_stage(net: Any, stage: int | None) -> tuple[list[Any], int]:
     if not 0 <= stage < len(stages):
         raise ValueError(
             f"Got stage={stage}, but expected 0 to {len(stages) - 1}, the number of stages of "
-            f"{type(net.module_).__name__} that can run before rows are looked at."
+            f"{type(net.module_).__name__} that can run before derivatives are taken."
         )
     return stages, stage
 
 
 def sample_of(net: Any, dataset: Any, stage: int | None = None) -> Sample:
-    """All rows of a data set, and the rest of a copy of the network, in double precision.
+    """All samples of a dataset, and the rest of a copy of the network, in double precision.
 
-    The copy is in evaluation mode: rows do not see each other there, and nothing is dropped.
+    The copy is in evaluation mode: samples do not interact, and dropout is off.
     """
     was_training = net.module_.training
     net.module_.eval()
@@ -135,7 +135,7 @@ def sample_of(net: Any, dataset: Any, stage: int | None = None) -> Sample:
 
 
 def _state(net: Any, stage: int, inputs: Any) -> Tensor:
-    """What comes into the part of the network that is looked at."""
+    """The input of the part of the network that derivatives are taken of."""
     state = run_stages(stages_of(net.module_)[:stage], inputs, {}) if stage else inputs
     if isinstance(state, Tensor) and state.is_floating_point():
         return state
@@ -146,19 +146,19 @@ def _state(net: Any, stage: int, inputs: Any) -> Tensor:
 
 
 def records_of(estimator: Any, member: int = 0) -> list[Mapping[str, Any]]:
-    """What each epoch has recorded: of an estimator, one of its members, a net, or a list of it."""
+    """The history of a fitted estimator, one of its members, or a net; a list is returned as is."""
     if isinstance(estimator, Sequence) and not isinstance(estimator, (str, bytes)):
         if not estimator or not all(isinstance(row, Mapping) for row in estimator):
             raise TypeError(
-                "Got a list of something else than records of epochs, but expected the history of "
-                "one training; several trainings go into a dict, by name."
+                "Got a list of something other than records of epochs, but expected the history of "
+                "one training; pass several trainings as a dict, by name."
             )
         return list(estimator)
     if isinstance(estimator, Pipeline):
         return records_of(estimator[-1], member)
     if isinstance(estimator, BaseMixupE):
         check_is_fitted(estimator, "net_")
-        # Members that trained as one have no records of their own.
+        # Members that were trained together have no records of their own.
         own = list(member_of(estimator.nets_, member).history)
         return own if own and "train_loss" in own[-1] else list(estimator.history_)
     if hasattr(estimator, "history"):
@@ -170,14 +170,15 @@ def records_of(estimator: Any, member: int = 0) -> list[Mapping[str, Any]]:
 
 
 def column(records: Sequence[Mapping[str, Any]], name: str) -> tuple[np.ndarray, np.ndarray]:
-    """The epochs that have a number of this name, and the numbers."""
+    """The epochs that recorded a value of this name, and the values."""
     values = np.array([row.get(name, np.nan) for row in records], dtype=float)
     epochs = np.arange(1, len(values) + 1)
     is_there = ~np.isnan(values)
     return epochs[is_there], values[is_there]
 
 
-def watched(records: Sequence[Mapping[str, Any]], name: str) -> tuple[np.ndarray, np.ndarray]:
+def monitored(records: Sequence[Mapping[str, Any]], name: str) -> tuple[np.ndarray, np.ndarray]:
+    """The same for a value of ``DerivativeMonitor``; raises if the training had none."""
     epochs, values = column(records, name)
     if not len(values):
         raise ValueError(
@@ -187,5 +188,5 @@ def watched(records: Sequence[Mapping[str, Any]], name: str) -> tuple[np.ndarray
 
 
 def by_name(estimators: Any) -> Mapping[str, Any]:
-    """Trainings by name; a single one has none."""
+    """Trainings by name; a single one gets an empty name."""
     return estimators if isinstance(estimators, Mapping) else {"": estimators}
