@@ -690,7 +690,7 @@ def test_a_missing_device_warns(fitted, tmp_path):
         pytest.skip("there is a CUDA device")
     path = forged(fitted("one")[0], _set(("state", "_fixed", "dict", "device"), "cuda"), tmp_path)
     path = forged(fitted("one")[0], _set(("state", "device"), "cuda"), tmp_path)
-    with pytest.warns(UserWarning, match="onto the processor"):
+    with pytest.warns(UserWarning, match="onto the CPU"):
         loaded = load(path)
     np.testing.assert_array_equal(loaded.predict(X), fitted("one")[0].predict(X))
     assert load(path, device="cpu").device == "cpu"
