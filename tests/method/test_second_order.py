@@ -117,7 +117,9 @@ def test_without_mixing_the_other_samples_are_drawn():
     assert sorted(draw.toward) == list(range(6))
     assert MixupELoss(method="erm+penalty", random_state=0).draw(6).toward is None
     module, (X, y) = network(torch.nn.Tanh), wine(6)
-    assert criterion(module, X, y, draw=Draw()).penalty_term > 0  # also for a given draw without others
+    assert (
+        criterion(module, X, y, draw=Draw()).penalty_term > 0
+    )  # also for a given draw without others
 
 
 def test_both_orders_make_the_same_draws():
