@@ -47,7 +47,7 @@ from mixupe_sklearn.callbacks import PolyakAverage
 
 # A mixin before one of our nets: its methods call those of the net through ``super``.
 _Mixin: Any = AccelerateMixin
-# Events that each process handles by itself before all processes synchronise.
+# Events after which all processes synchronise.
 SYNCHRONISED = ("on_train_begin", "on_epoch_begin", "on_epoch_end", "on_train_end")
 
 

@@ -24,7 +24,7 @@ class Shard(NamedTuple):
     """The place of a process among those that train together.
 
     ``rank`` counts from 0 to ``n_shards - 1``. ``total`` returns the sum of a small tensor over
-    all processes. ``sizes`` are the numbers of samples of all shards if the batch at hand is the
+    all processes. ``sizes`` are the numbers of samples of all shards if the given batch is the
     shard of this process alone, or None if it is the whole batch.
     """
 
@@ -33,9 +33,9 @@ class Shard(NamedTuple):
     total: Callable[[Tensor], Tensor]
     sizes: tuple[int, ...] | None = None
 
-    def n_samples(self, n_at_hand: int) -> int:
-        """Samples of the whole batch."""
-        return n_at_hand if self.sizes is None else sum(self.sizes)
+    def n_samples(self, n_given: int) -> int:
+        """Number of samples of the whole batch, from that of the given one."""
+        return n_given if self.sizes is None else sum(self.sizes)
 
 
 class ShardDraw(Draw):
@@ -68,7 +68,7 @@ class ShardDraw(Draw):
         return take(values, self.ran)
 
     def expand(self, logits: Tensor, n_samples: int) -> Tensor:
-        """Logits with one row per sample of the batch at hand."""
+        """Logits with one row per sample of the given batch."""
         return logits if self.mixed is None else logits[:1].expand(n_samples, -1)
 
     def reduce(self, mixup: Term, penalty: Term) -> tuple[Term, Term]:
@@ -192,10 +192,10 @@ def own_draw(draw: Draw, n_samples: int, shard: Shard, least: int = 1) -> ShardD
     --------
     >>> import numpy as np
     >>> draw = Draw(lam=0.5, partner=np.array([2, 0, 1]))
-    >>> own_draw(draw, 3, Shard(1, 2, total=None)).mixed           # all samples are at hand
+    >>> own_draw(draw, 3, Shard(1, 2, total=None)).mixed           # a process with all samples
     array([2])
     >>> own = own_draw(draw, 3, Shard(0, 2, total=None, sizes=(2, 1)))
-    >>> own.partner, round(own.mixed_weight, 3)                    # only its two samples are
+    >>> own.partner, round(own.mixed_weight, 3)                    # with its own two samples
     (array([1, 0]), 0.667)
     """
     if shard.sizes is not None:

@@ -43,7 +43,7 @@ class Choice(NamedTuple):
         return "one of " + ", ".join(repr(option) for option in self.options)
 
     def accepts(self, value: Any) -> bool:
-        """Whether the value is one of them."""
+        """Whether the value is one of the options."""
         return isinstance(value, str) and value in self.options
 
 
@@ -64,7 +64,7 @@ FLAG = Kind("True or False", (bool, np.bool_))
 
 
 def check_rules(values: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
-    """Raise one sentence for the first value that breaks its rule.
+    """Raise a ValueError for the first value that breaks its rule.
 
     Examples
     --------

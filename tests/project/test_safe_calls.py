@@ -62,7 +62,7 @@ def names_in(tree):
 
 
 def dotted(node, names):
-    """The full dotted name of an expression, or None."""
+    """The full dotted name of an expression, or an empty string."""
     if isinstance(node, ast.Name):
         return names.get(node.id, node.id)
     if isinstance(node, ast.Attribute) and (before := dotted(node.value, names)):

@@ -172,10 +172,10 @@ def test_a_failure_gives_one_warning_and_changes_nothing(small_digits, broken):
     plain = fit(small_digits, module_params=NORMED).partial_fit(*small_digits)
     with warnings.catch_warnings(record=True, action="always") as caught:
         estimator = fit(small_digits, module_params=NORMED, compile=True)
-        estimator.partial_fit(*small_digits)  # not tried again, and no second warning
+        estimator.partial_fit(*small_digits)  # neither a second attempt nor a second warning
     assert [str(warning.message) for warning in caught] == [
-        "Got compile=True, but torch.compile failed (OSError: no room left); the module runs as it "
-        "is."
+        "Got compile=True, but torch.compile failed (OSError: no room left); the module runs "
+        "uncompiled."
     ]
     assert caught[0].filename == __file__
     assert_equal_weights(estimator, plain)
