@@ -1,7 +1,4 @@
-"""Draw the mean ranks of the README: ``python docs/make_rank_figure.py`` from the root.
-
-The ranks are those of ``benchmarks/results/peers/rows.csv``: default settings of every library.
-"""
+"""Draw the mean ranks in the README: ``python docs/make_rank_figure.py``."""
 
 import pathlib
 import sys
@@ -16,7 +13,7 @@ from benchmarks._tabular.report.statistics import compare_ranks  # noqa: E402
 from benchmarks._tabular.rows import read_rows  # noqa: E402
 
 ROWS = ROOT / "benchmarks" / "results" / "peers" / "rows.csv"
-TARGET = ROOT / "docs" / "_static" / "ranks.png"
+FIGURE = ROOT / "docs" / "_static" / "ranks.png"
 OURS = "mixupe-default"
 LABELS = {
     "realmlp": "RealMLP",
@@ -31,20 +28,31 @@ LABELS = {
 }
 
 
-def draw_ranks(errors):
+def read_errors():
+    """Test errors with default settings, datasets by methods."""
+    return error_table(choose(read_rows(ROWS))).drop(columns="mixupe-paper")
+
+
+def describe(ranks):
+    """Text for the file of the figure, by which a test compares it with the results."""
+    return ", ".join(f"{LABELS[name]} {rank:.2f}" for name, rank in ranks.items())
+
+
+def draw_ranks(ranks, n_datasets):
     """Draw the mean rank of each method, the best one at the top.
 
     Parameters
     ----------
-    errors : pandas.DataFrame
-        Test errors, datasets by methods.
+    ranks : pandas.Series
+        Mean rank of each method, the best one first.
+    n_datasets : int
+        Number of datasets that the ranks are averaged over.
 
     Returns
     -------
     figure : matplotlib.figure.Figure
         A dot for each method, with its value.
     """
-    ranks = compare_ranks(errors).ranks.sort_values(ascending=False)
     names = [LABELS[name] for name in ranks.index]
     colors = ["#1f6fb4" if name == OURS else "#7b8794" for name in ranks.index]
     figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
@@ -53,9 +61,10 @@ def draw_ranks(errors):
     axes.scatter(ranks, names, color=colors, s=70, zorder=2)
     for name, rank in zip(names, ranks, strict=True):
         axes.annotate(f"{rank:.2f}", (rank, name), (9, -4), textcoords="offset points", fontsize=11)
-    axes.get_yticklabels()[list(ranks.index).index(OURS)].set_fontweight("bold")
+    axes.invert_yaxis()
+    axes.get_yticklabels()[names.index(LABELS[OURS])].set_fontweight("bold")
     axes.set_xlim(1, len(ranks))
-    axes.set_title(f"Default settings on {len(errors)} datasets", fontsize=11, loc="left")
+    axes.set_title(f"Default settings on {n_datasets} datasets", fontsize=11, loc="left")
     axes.set_xlabel("mean rank by test error (1 is best)", fontsize=11)
     axes.tick_params(axis="y", length=0, labelsize=11)
     axes.tick_params(axis="x", labelsize=10)
@@ -63,6 +72,14 @@ def draw_ranks(errors):
     return figure
 
 
+def main():
+    """Write the figure."""
+    errors = read_errors()
+    ranks = compare_ranks(errors).ranks
+    figure = draw_ranks(ranks, len(errors))
+    metadata = {"Description": describe(ranks), "Software": None}
+    figure.savefig(FIGURE, dpi=200, facecolor="white", metadata=metadata)
+
+
 if __name__ == "__main__":
-    table = error_table(choose(read_rows(ROWS))).drop(columns="mixupe-paper")
-    draw_ranks(table).savefig(TARGET, dpi=200, facecolor="white")
+    main()
