@@ -12,7 +12,7 @@ from benchmarks._tabular.report.results import choose, error_table  # noqa: E402
 from benchmarks._tabular.report.statistics import compare_ranks  # noqa: E402
 from benchmarks._tabular.rows import read_rows  # noqa: E402
 
-ROWS = ROOT / "benchmarks" / "results" / "peers" / "rows.csv"
+ROWS = ROOT / "benchmarks" / "results" / "baselines" / "rows.csv"
 FIGURE = ROOT / "docs" / "_static" / "ranks.png"
 OURS = "mixupe-default"
 LABELS = {

@@ -22,7 +22,7 @@ class MyModule(MLP):
 @pytest.mark.parametrize(
     ("page", "n_blocks"),
     [
-        ("README.md", 4),
+        ("README.md", 5),
         ("docs/user_guide.md", 2),
         ("docs/searching.md", 4),
         ("docs/diagnostics.md", 4),
