@@ -48,6 +48,8 @@ numpydoc_xref_aliases = {
     "matplotlib.figure.Figure": "matplotlib.figure.Figure",
     "MixupENet": "mixupe_sklearn.MixupENet",
     "MixupESearchCV": "mixupe_sklearn.MixupESearchCV",
+    "MixupEPipeline": "mixupe_sklearn.preprocessing.MixupEPipeline",
+    "TablePreprocessor": "mixupe_sklearn.preprocessing.TablePreprocessor",
 }
 
 # The site builds offline: docs/make_inventories.py writes these small inventories.
