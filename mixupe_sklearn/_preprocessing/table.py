@@ -127,6 +127,8 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
     transformer_ : ColumnTransformer
         The fitted column transformer, with the parts ``"numbers"``, ``"times"`` and
         ``"categories"``.
+    output_indices_ : dict of str to slice
+        The output columns of each part.
     n_features_in_ : int
         Number of columns seen during ``fit``.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -245,6 +247,12 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         return self.transformer_.get_feature_names_out(input_features)
+
+    @property
+    def output_indices_(self):
+        """The output columns of each part, as in :class:`~sklearn.compose.ColumnTransformer`."""
+        check_is_fitted(self)
+        return self.transformer_.output_indices_
 
     def _make_transformer(self) -> ColumnsToNumbers:
         if isinstance(self.scaling, str) or not hasattr(self.scaling, "transform"):

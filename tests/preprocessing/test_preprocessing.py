@@ -35,7 +35,7 @@ from mixupe_sklearn.preprocessing import (
 )
 
 ROOT = pathlib.Path(__file__).parents[2]
-N_LEVELS = 2_000
+N_CATEGORIES = 2_000
 # Older column transformers do not find columns of polars frames by name.
 HAS_POLARS = parse_version(sklearn.__version__) >= parse_version("1.9")
 needs_polars = pytest.mark.skipif(not HAS_POLARS, reason="polars needs scikit-learn 1.9")
@@ -67,7 +67,7 @@ def messy_iris(n_rows=150):
             "missing": pd.Series([None] * n_rows, dtype=object),
             "nan": np.nan,
             "constant": 3,
-            "serial": [f"no. {number}" for number in rows * 7 % N_LEVELS],
+            "serial": [f"no. {number}" for number in rows * 7 % N_CATEGORIES],
         }
     )
     return frame, y
@@ -108,8 +108,10 @@ def test_a_column_of_many_categories_takes_less_than_a_quarter_of_its_dense_matr
     code = "import test_preprocessing; test_preprocessing.print_memory_of_cross_validation()"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code]
-    output = subprocess.check_output(command, cwd=ROOT / "tests", env=environment, text=True)
-    assert int(output) < 60_000 * N_LEVELS * 8 / 4
+    output = subprocess.check_output(
+        command, cwd=ROOT / "tests/preprocessing", env=environment, text=True
+    )
+    assert int(output) < 60_000 * N_CATEGORIES * 8 / 4
 
 
 def test_sparse_and_dense_output_give_the_same_predictions():
@@ -500,15 +502,15 @@ def test_copies_transform_alike(frame):
         (
             "float",
             "n/a",
-            "Got 'n/a' in column 'float', but expected numbers, as in the rows of fit.",
+            "Got 'n/a' in column 'float', but expected numbers, as in fit.",
         ),
         ("float", MONDAY, "in column 'float', but expected numbers"),
         (
             "date",
             "2024-13-01",
-            "Got '2024-13-01' in column 'date', but expected dates or spans of time",
+            "Got '2024-13-01' in column 'date', but expected dates or durations",
         ),
-        ("span", 5, "Got 5 in column 'span', but expected dates or spans of time"),
+        ("span", 5, "Got 5 in column 'span', but expected dates or durations"),
         (
             "int",
             -np.inf,

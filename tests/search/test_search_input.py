@@ -49,7 +49,7 @@ WRONG = [
     ({"n_repeats": 0}, "Got n_repeats=0, but expected an integer >= 1."),
     ({"vectorize": "yes"}, "Got vectorize='yes', but expected one of 'auto'"),
     ({"error_score": "ignore"}, "Got error_score='ignore', but expected 'raise' or a number."),
-    ({"study_name": ""}, "Got study_name='', but expected a name"),
+    ({"study_name": ""}, "Got study_name='', but expected a non-empty name"),
     (
         {"sampler": "genetic"},
         "Got sampler='genetic', but expected an Optuna sampler or one of the names 'auto'",
@@ -58,7 +58,7 @@ WRONG = [
         {"pruner": "gentle"},
         "Got pruner='gentle', but expected an Optuna pruner, None or one of the names 'auto'",
     ),
-    ({"space": "default", "sampler": "grid"}, "Got sampler='grid' with a space that holds ranges"),
+    ({"space": "default", "sampler": "grid"}, "Got sampler='grid' with a space that has ranges"),
     (
         {"storage": 7},
         "Got storage=7, but expected a file name, a database URL, an Optuna storage or None.",
@@ -87,7 +87,7 @@ def test_a_named_space_needs_an_estimator_of_this_package_that_uses_it(iris):
         ValueError, match="space='paper' for a LogisticRegression, but expected a dict"
     ):
         search(LogisticRegression(), "paper").fit(*iris)
-    with pytest.raises(ValueError, match="method='erm', which reads neither alpha nor eta"):
+    with pytest.raises(ValueError, match="method='erm', which uses neither alpha nor eta"):
         search(paper_classifier(method="erm"), "paper").fit(*iris)
 
 
@@ -124,14 +124,16 @@ def test_a_truncated_database_file(iris, tmp_path, share):
     search(storage=place).fit(*iris)
     whole = place.read_bytes()
     place.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(ValueError, match="which is no whole SQLite database .*: restore a copy"):
+    with pytest.raises(
+        ValueError, match="which is not a complete SQLite database .*: restore a copy"
+    ):
         search(storage=place).fit(*iris)
 
 
 def test_a_text_file_is_no_database(iris, tmp_path):
     place = tmp_path / "search.db"
     place.write_text("alpha,eta\n" * 1000)
-    with pytest.raises(ValueError, match="no whole SQLite database .file is not a database."):
+    with pytest.raises(ValueError, match="not a complete SQLite database .file is not a database."):
         search(storage=place).fit(*iris)
     assert place.read_text() == "alpha,eta\n" * 1000
 
@@ -181,7 +183,7 @@ def test_two_searches_on_one_study_at_once(iris, tmp_path):
         return estimator.score(X, y)
 
     search(storage=place, scoring=scorer).fit(*iris)
-    assert "which was made by a search with another space" in errors[0]
+    assert "which was created by a search with another space" in errors[0]
 
 
 def test_a_running_trial_of_another_process_is_reported(iris, tmp_path):
@@ -222,7 +224,7 @@ def test_a_storage_in_memory_cannot_be_shared(iris):
 def test_a_class_that_is_missing_from_a_fold_is_named(iris):
     X, y = iris[0], np.where(np.arange(150) == 7, "rare", "often")
     cv = [(np.arange(10, 150), np.arange(10)), (np.arange(100), np.arange(100, 150))]
-    with pytest.warns(UserWarning, match="part of cv fold 0 has no row of class rare, so that"):
+    with pytest.warns(UserWarning, match="part of cv fold 0 has no sample of class rare, so"):
         search(cv=cv, error_score=0.0).fit(X, y)
 
 
@@ -251,7 +253,7 @@ def test_an_estimator_of_another_package_is_not_pruned_and_warned_about(iris):
     ):
         found = search(model, space, n_trials=3).fit(*iris)
     assert found.cv_results_["state"].tolist() == ["complete"] * 3
-    assert found.not_vectorized_because_ == "LogisticRegression is no estimator of ours"
+    assert found.not_vectorized_because_ == "LogisticRegression is not an estimator of this package"
     search(model, space, n_trials=3, pruner="none").fit(*iris)  # and no warning
 
 
