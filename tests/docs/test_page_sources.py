@@ -68,3 +68,12 @@ def test_links_between_pages_and_to_results_lead_to_files(path):
     kept = [link for link in links if "gallery/" not in link]  # built with the site
     missing = [link for link in kept if not (path.parent / link).exists()]
     assert not missing
+
+
+def test_the_folders_of_the_contributing_page_are_those_of_the_package():
+    page = (DOCS / "development" / "contributing.md").read_text()
+    tree = page.split("mixupe_sklearn/\n")[1].split("benchmarks/\n")[0]
+    package = ROOT / "mixupe_sklearn"
+    assert set(re.findall(r"(\w+)/", tree)) == {path.parent.name for path in package.glob("*/*.py")}
+    public = {path.name for path in package.glob("*.py")} - {"__init__.py"}
+    assert set(re.findall(r"\w+\.py", tree)) == public
