@@ -5,6 +5,7 @@ import importlib.util
 import json
 import pathlib
 import re
+import shutil
 import statistics
 
 import pandas as pd
@@ -145,6 +146,27 @@ def test_the_tables_of_a_page_are_those_of_the_report(page, name, report):
     lines = [line for line in block_of(page, name).splitlines() if line]
     assert len(lines) > 5
     assert set(lines) <= set((RESULTS / report).read_text().splitlines())
+
+
+# The command that makes a committed report: its module, its option, the folder and the file.
+REPORTS = [
+    ("images", [], "images", "report.md"),
+    ("images", ["--deformations"], "images", "deformations.md"),
+    ("images", ["--ablation"], "images", "ablation.md"),
+    ("speech", [], "speech", "report.md"),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "folder", "file"), REPORTS)
+def test_a_committed_report_is_that_of_the_committed_rows(
+    name, options, folder, file, tmp_path, capsys
+):
+    shutil.copytree(RESULTS / folder, tmp_path / "results")
+    (tmp_path / "results" / file).unlink()
+    command = importlib.import_module(f"benchmarks.{name}")
+    assert command.main([*options, "--report-only", "--output", str(tmp_path / "results")]) == 0
+    assert "Report:" in capsys.readouterr().out
+    assert (tmp_path / "results" / file).read_text() == (RESULTS / folder / file).read_text()
 
 
 @pytest.mark.parametrize("name", ["images", "speech"])

@@ -1,11 +1,15 @@
 """What the site is built from: examples of one form, inventories, and pages that are all listed."""
 
 import importlib.util
+import inspect
 import pathlib
 import re
 import zlib
 
 import pytest
+
+from mixupe_sklearn import modules
+from mixupe_sklearn.datasets import graphs, images, speech
 
 ROOT = pathlib.Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -77,3 +81,28 @@ def test_the_folders_of_the_contributing_page_are_those_of_the_package():
     assert set(re.findall(r"(\w+)/", tree)) == {path.parent.name for path in package.glob("*/*.py")}
     public = {path.name for path in package.glob("*.py")} - {"__init__.py"}
     assert set(re.findall(r"\w+\.py", tree)) == public
+
+
+def own_names(place, module):
+    """Functions and classes that a module of the package defines, but for private ones."""
+    return [
+        f"{place}.{name}"
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) or inspect.isclass(value)
+        if value.__module__ == module.__name__ and not name.startswith("_")
+    ]
+
+
+NAMES = [
+    *(f"modules.{name}" for name in modules.__all__ if name != "NAMED"),
+    *("callbacks.PolyakAverage", "callbacks.WarmupCosine"),
+    *("recipes.recipe", "recipes.Recipe", "recipes.recipes_table"),
+    *own_names("datasets.images", images),
+    *own_names("datasets.speech", speech),
+    *own_names("datasets.graphs", graphs),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_public_name_of_a_submodule_is_on_the_api_page(name):
+    assert f"   {name}\n" in (DOCS / "api.md").read_text()
