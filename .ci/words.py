@@ -55,8 +55,9 @@ EXCEPTIONS = (
     (".ci/words.py", None, "", "this list itself"),
     ("tests/project/test_words.py", None, "", "the cases of its test"),
     (None, "slope", "negative_slope", "a parameter of torch's LeakyReLU"),
-    ("docs/changelog.md", "hole", "hole=", "names the old parameter"),
-    ("docs/changelog.md", "hole", "`hole`", "names the old parameter"),
+    ("docs/development/changelog.md", "hole", "hole=", "names the old parameter"),
+    ("docs/development/changelog.md", "peer", "`peers`", "names the old extra"),
+    ("docs/development/changelog.md", "peer", "results/peers", "names the old folder"),
     (None, "peer", "closed by peer", "an error message of gloo and of sockets"),
     (None, "peer", "reset by peer", "an error message of sockets"),
 )
