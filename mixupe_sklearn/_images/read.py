@@ -28,8 +28,9 @@ from mixupe_sklearn._images.files import (
     ImageFiles,
     is_colour,
     is_image,
+    list_folder,
+    list_images,
 )
-from mixupe_sklearn._images.folders import list_folder, list_images
 from mixupe_sklearn._images.torch_datasets import (
     CHUNK,
     DatasetImages,

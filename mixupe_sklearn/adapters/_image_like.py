@@ -20,7 +20,6 @@ from mixupe_sklearn._runtime.hardware import multiplications, resolve_device
 from mixupe_sklearn._utils.parameter_rules import Number, check_rules
 from mixupe_sklearn.adapters._base import AdapterClassifier
 from mixupe_sklearn.adapters._input_transform import FEW_CHANNELS, Part, Prepare, is_unsafe_last
-from mixupe_sklearn.adapters._parameters import SignalParameters
 from mixupe_sklearn.modules import NAMED
 
 # Signals that are predicted at once: what the layers make of them is many times their own size.
@@ -29,7 +28,7 @@ N_WORKERS = Number("a whole number >= 0", integer=True)
 SWITCHES = ("amp", "channels_last", "distributed")
 
 
-class SignalClassifier(SignalParameters, AdapterClassifier):
+class ImageLikeClassifier(AdapterClassifier):
     """Fit and predict; the subclasses know how signals are read."""
 
     _modules = NAMED

@@ -5,10 +5,10 @@ from typing import Any
 from mixupe_sklearn._images.augment import make_augmentation
 from mixupe_sklearn._images.read import read_images
 from mixupe_sklearn.adapters._base import Samples
-from mixupe_sklearn.adapters._image_like import SignalClassifier
+from mixupe_sklearn.adapters._image_like import ImageLikeClassifier
 
 
-class MixupEImageClassifier(SignalClassifier):
+class MixupEImageClassifier(ImageLikeClassifier):
     """Neural network classifier for pictures, trained with MixupE.
 
     Pictures come as an array ``(n, h, w)``, ``(n, h, w, c)`` or ``(n, c, h, w)`` of bytes or of
@@ -200,48 +200,46 @@ class MixupEImageClassifier(SignalClassifier):
         random_state=None,
         verbose=0,
     ):
-        super().__init__(
-            method=method,
-            penalty=penalty,
-            penalty_order=penalty_order,
-            alpha=alpha,
-            beta=beta,
-            eta=eta,
-            penalty_fraction=penalty_fraction,
-            lam_per=lam_per,
-            mix_at=mix_at,
-            single_pass=single_pass,
-            module=module,
-            module_params=module_params,
-            optimizer=optimizer,
-            optimizer_params=optimizer_params,
-            lr=lr,
-            lr_schedule=lr_schedule,
-            weight_decay=weight_decay,
-            max_epochs=max_epochs,
-            batch_size=batch_size,
-            class_weight=class_weight,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            n_iter_no_change=n_iter_no_change,
-            tol=tol,
-            warm_start=warm_start,
-            callbacks=callbacks,
-            device=device,
-            n_threads=n_threads,
-            compile=compile,
-            amp=amp,
-            channels_last=channels_last,
-            n_workers=n_workers,
-            distributed=distributed,
-            random_state=random_state,
-            verbose=verbose,
-        )
+        self.method = method
+        self.penalty = penalty
+        self.penalty_order = penalty_order
+        self.alpha = alpha
+        self.beta = beta
+        self.eta = eta
+        self.penalty_fraction = penalty_fraction
+        self.lam_per = lam_per
+        self.mix_at = mix_at
+        self.single_pass = single_pass
+        self.module = module
+        self.module_params = module_params
         self.image_size = image_size
         self.value_range = value_range
         self.augment = augment
+        self.optimizer = optimizer
+        self.optimizer_params = optimizer_params
+        self.lr = lr
+        self.lr_schedule = lr_schedule
+        self.weight_decay = weight_decay
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.class_weight = class_weight
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.warm_start = warm_start
+        self.callbacks = callbacks
+        self.device = device
+        self.n_threads = n_threads
+        self.compile = compile
+        self.amp = amp
+        self.channels_last = channels_last
+        self.n_workers = n_workers
+        self.distributed = distributed
+        self.random_state = random_state
+        self.verbose = verbose
 
-    _fixed_names = (*SignalClassifier._fixed_names, "image_size", "value_range")
+    _fixed_names = (*ImageLikeClassifier._fixed_names, "image_size", "value_range")
     _with_labels = "a folder of class folders, or a Dataset of pairs (picture, label)"
     # What the first pictures have settled: their size, the meaning of numbers, and the channels.
     _known: dict[str, Any]

@@ -9,13 +9,13 @@ import torch
 from mixupe_sklearn._audio.spectrogram import Spectrogram
 from mixupe_sklearn._audio.waveforms import read_waveforms
 from mixupe_sklearn.adapters._base import Samples
-from mixupe_sklearn.adapters._image_like import SignalClassifier
+from mixupe_sklearn.adapters._image_like import ImageLikeClassifier
 
 # An axis of at most this size holds the channels of waveforms, mono or stereo.
 CHANNELS = 2
 
 
-class MixupESpeechClassifier(SignalClassifier):
+class MixupESpeechClassifier(ImageLikeClassifier):
     """Neural network classifier for short sounds, trained with MixupE.
 
     Sounds come as a list of waveforms, of equal length or not; as a list of files; or as the path
@@ -200,47 +200,45 @@ class MixupESpeechClassifier(SignalClassifier):
         random_state=None,
         verbose=0,
     ):
-        super().__init__(
-            method=method,
-            penalty=penalty,
-            penalty_order=penalty_order,
-            alpha=alpha,
-            beta=beta,
-            eta=eta,
-            penalty_fraction=penalty_fraction,
-            lam_per=lam_per,
-            mix_at=mix_at,
-            single_pass=single_pass,
-            module=module,
-            module_params=module_params,
-            optimizer=optimizer,
-            optimizer_params=optimizer_params,
-            lr=lr,
-            lr_schedule=lr_schedule,
-            weight_decay=weight_decay,
-            max_epochs=max_epochs,
-            batch_size=batch_size,
-            class_weight=class_weight,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            n_iter_no_change=n_iter_no_change,
-            tol=tol,
-            warm_start=warm_start,
-            callbacks=callbacks,
-            device=device,
-            n_threads=n_threads,
-            compile=compile,
-            amp=amp,
-            channels_last=channels_last,
-            n_workers=n_workers,
-            distributed=distributed,
-            random_state=random_state,
-            verbose=verbose,
-        )
+        self.method = method
+        self.penalty = penalty
+        self.penalty_order = penalty_order
+        self.alpha = alpha
+        self.beta = beta
+        self.eta = eta
+        self.penalty_fraction = penalty_fraction
+        self.lam_per = lam_per
+        self.mix_at = mix_at
+        self.single_pass = single_pass
+        self.module = module
+        self.module_params = module_params
         self.sampling_rate = sampling_rate
         self.cache = cache
+        self.optimizer = optimizer
+        self.optimizer_params = optimizer_params
+        self.lr = lr
+        self.lr_schedule = lr_schedule
+        self.weight_decay = weight_decay
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.class_weight = class_weight
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.warm_start = warm_start
+        self.callbacks = callbacks
+        self.device = device
+        self.n_threads = n_threads
+        self.compile = compile
+        self.amp = amp
+        self.channels_last = channels_last
+        self.n_workers = n_workers
+        self.distributed = distributed
+        self.random_state = random_state
+        self.verbose = verbose
 
-    _fixed_names = (*SignalClassifier._fixed_names, "sampling_rate")
+    _fixed_names = (*ImageLikeClassifier._fixed_names, "sampling_rate")
     _with_labels = "a folder of word folders"
     # The rate of the sounds that the network was trained on, whatever the parameter becomes.
     _rate: int

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.io import loadmat, whosmat
 
-from mixupe_sklearn._images.folders import list_folder
+from mixupe_sklearn._images.files import list_folder
 from mixupe_sklearn.datasets._decompress import check_growth
 from mixupe_sklearn.datasets._restricted_unpickler import unpickle_arrays
 

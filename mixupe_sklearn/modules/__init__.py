@@ -11,11 +11,10 @@ from mixupe_sklearn.modules.coatnet import CoAtNet
 from mixupe_sklearn.modules.embedded_mlp import EmbeddedMLP, quantile_bins
 from mixupe_sklearn.modules.lenet import LeNet
 from mixupe_sklearn.modules.mlp import MLP
-from mixupe_sklearn.modules.preact_resnet import PreActResNet
+from mixupe_sklearn.modules.preact_resnet import PreActResNet, WideResNet
 from mixupe_sklearn.modules.resnet import ResNet
 from mixupe_sklearn.modules.vgg import VGG
 from mixupe_sklearn.modules.vit import ViT
-from mixupe_sklearn.modules.wide_resnet import WideResNet
 
 # The paper's networks for pictures and spectrograms, by name.
 NAMED: dict[str, Callable[..., nn.Module]] = {
