@@ -178,7 +178,7 @@ def _from_adjacency(adjacency: Any, about: Any, name: str) -> Graph:
 
 
 def _of_nodes(about: Any, n_nodes: int, name: str) -> tuple[list[Any] | None, np.ndarray | None]:
-    """Labels or features of nodes: names, and whole numbers one a node, are labels."""
+    """Labels or features of nodes: names, and integers one a node, are labels."""
     if about is None:
         return None, None
     if isinstance(about, Mapping):
@@ -229,7 +229,7 @@ def _label(value: Any, name: str) -> Any:
     is_hashable = isinstance(value, Hashable) and not isinstance(value, Tensor)
     if not is_hashable or value != value:  # only NaN is unlike itself
         raise ValueError(
-            f"Got {name} with the node label {value!r}, but expected a name or a whole number; "
+            f"Got {name} with the node label {value!r}, but expected a name or an integer; "
             f"numbers of nodes are their features."
         )
     return value

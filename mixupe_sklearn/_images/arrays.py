@@ -1,6 +1,6 @@
-"""Numbers as pictures: which axis holds the channels, what the values mean, and which size.
+"""Numbers as images: which axis holds the channels, what the values mean, and which size.
 
-Pictures are tensors (n, c, h, w), of bytes (0 to 255) or of float32 (0 to 1).
+Images are tensors (n, c, h, w), of bytes (0 to 255) or of float32 (0 to 1).
 """
 
 import math
@@ -20,11 +20,11 @@ from mixupe_sklearn._utils.warnings import own_filters
 CHANNELS = (1, 3, 4)
 # How far floats may overstep a range by rounding; they are put back into it.
 SLACK = 1e-5
-# Pictures that are resized at once.
+# Images that are resized at once.
 CHUNK = 256
 LARGER = {"u2": "i4", "u4": "i8", "u8": "i8", "f16": "f8"}
 WAY_OUT = "give value_range=(low, high) if they have another range"
-# Some have normalised their pictures by habit.
+# Some have normalised their images by habit.
 NORMALISED = ", leave normalising to fit, and spectrograms to MixupESpeechClassifier"
 # How one knows a range that a user gave; some give the one that they want in the end.
 AS_GIVEN = ", as value_range says"
@@ -42,7 +42,7 @@ def check_image_size(image_size: Any) -> None:
     >>> check_image_size(32)
     Traceback (most recent call last):
         ...
-    ValueError: Got image_size=32, but expected None or two whole numbers >= 1: (height, width).
+    ValueError: Got image_size=32, but expected None or two integers >= 1: (height, width).
     """
     if image_size is None:
         return
@@ -51,8 +51,7 @@ def check_image_size(image_size: Any) -> None:
         if all(is_good):
             return
     raise ValueError(
-        f"Got image_size={image_size!r}, but expected None or two whole numbers >= 1: "
-        f"(height, width)."
+        f"Got image_size={image_size!r}, but expected None or two integers >= 1: (height, width)."
     )
 
 
@@ -107,11 +106,11 @@ def as_tensor(data: Any, name: str) -> Tensor:
 
 
 def channels_first(images: Tensor, name: str, *, is_torch: bool, is_single: bool = False) -> Tensor:
-    """A view (n, c, h, w) of pictures (n, h, w), (n, h, w, c) or (n, c, h, w).
+    """A view (n, c, h, w) of images (n, h, w), (n, h, w, c) or (n, c, h, w).
 
     The channels are the axis of size 1, 3 or 4. In torch they come first: tensors are read so
-    wherever they can be, and with any number of channels that is smaller than the picture. A
-    single picture has ``n = 1``, of which sentences do not speak.
+    wherever they can be, and with any number of channels that is smaller than the image. A
+    single image has ``n = 1``, of which sentences do not speak.
 
     Examples
     --------
@@ -150,29 +149,29 @@ def _check_axes(images: Tensor, name: str) -> None:
     if len(shape) == 2:
         hint = "; rows of pixels need their size, as in X.reshape(-1, 28, 28)"
     elif len(shape) == 3 and shape[2] in CHANNELS and shape[1] > 4:
-        hint = "; a single picture (h, w, c) becomes a set of one by X[None]"
+        hint = "; a single image (h, w, c) becomes a set of one by X[None]"
     if len(shape) not in (3, 4) or hint:
         raise ValueError(
-            f"Got {name} of shape {shape}, but expected pictures (n, h, w), (n, h, w, c) or "
+            f"Got {name} of shape {shape}, but expected images (n, h, w), (n, h, w, c) or "
             f"(n, c, h, w){hint}."
         )
     if 0 in shape:
-        raise ValueError(f"Got {name} of shape {shape}, but expected one picture at least.")
+        raise ValueError(f"Got {name} of shape {shape}, but expected one image at least.")
 
 
 def one_image(data: Any, where: str) -> Tensor:
-    """A view (1, c, h, w) of one picture (h, w), (h, w, c) or (c, h, w).
+    """A view (1, c, h, w) of one image (h, w), (h, w, c) or (c, h, w).
 
     Examples
     --------
     >>> import numpy as np
-    >>> one_picture(np.zeros((32, 16, 3)), "X[0]").shape
+    >>> one_image(np.zeros((32, 16, 3)), "X[0]").shape
     torch.Size([1, 3, 32, 16])
     """
     image = as_tensor(data, where)
     if image.ndim not in (2, 3) or 0 in image.shape:
         raise ValueError(
-            f"Got {where} of shape {tuple(image.shape)}, but expected a picture (h, w), (h, w, c) "
+            f"Got {where} of shape {tuple(image.shape)}, but expected an image (h, w), (h, w, c) "
             f"or (c, h, w)."
         )
     if image.ndim == 2:
@@ -198,7 +197,7 @@ def find_range(images: list[Tensor], name: str, where: Where) -> Range | None:
     low, high = min(end[0] for end in ends), max(end[1] for end in ends)
     if low >= -SLACK and high <= 1 + SLACK:
         return 0.0, 1.0
-    # Floats up to 1.3 are no dark pictures of 0 to 255: something else happened to them.
+    # Floats up to 1.3 are no dark images of 0 to 255: something else happened to them.
     if low >= -SLACK and 2 < high <= 255 * (1 + SLACK):
         return 0.0, 255.0
     assumed, reason = ("255", "some are") if high > 1 + SLACK else ("1", "none is")
@@ -258,16 +257,16 @@ def check_finite(images: Tensor, where: Where, start: int = 0) -> tuple[float, f
 
 
 def to_unit(images: Tensor, where: Where, value_range: Range | None, told: str = "") -> Tensor:
-    """Pictures as bytes, or as float32 from 0 to 1, or one sentence on the first that cannot be.
+    """Images as bytes, or as float32 from 0 to 1, or one sentence on the first that cannot be.
 
     Parameters
     ----------
     images : tensor of shape (n, c, h, w)
-        The pictures. Truth values and bytes need no range.
+        The images. Booleans and bytes need no range.
     where : callable
-        From the number of a picture to its name, for sentences.
+        From the number of an image to its name, for sentences.
     value_range : pair of float or None
-        What becomes 0 and 1; None takes whole numbers for 0 to 255.
+        What becomes 0 and 1; None takes integers for 0 to 255.
     told : str, default=""
         How one knows this range; ``AS_GIVEN`` if the user gave it.
 
@@ -321,7 +320,7 @@ def _check_within(images: Tensor, where: Where, span: Range, told: str) -> bool:
 
 
 def resize(images: Tensor, image_size: tuple[int, int] | None) -> Tensor:
-    """Pictures (n, c, h, w) stretched to (height, width), bilinear and antialiased.
+    """Images (n, c, h, w) stretched to (height, width), bilinear and antialiased.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Augmentation of pictures, a batch at a time: crops, mirrors, and any affine map.
+"""Augmentation of images, a batch at a time: crops, mirrors, and any affine map.
 
 All functions take floating tensors of shape (n, c, h, w) with a mean of zero, so that what comes
-in from outside of a picture, zeros, is the mean. They draw from torch's global generator of the
-tensor's device, one draw for each picture, and never write to their input.
+in from outside of an image, zeros, is the mean. They draw from torch's global generator of the
+tensor's device, one draw for each image, and never write to their input.
 """
 
 import math
@@ -17,7 +17,7 @@ Augmentation = Callable[[Tensor], Tensor]
 
 
 def flip(X: Tensor) -> Tensor:
-    """Mirror each picture, left to right, with a chance of one half.
+    """Mirror each image, left to right, with a chance of one half.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def flip(X: Tensor) -> Tensor:
 
 
 def pad_crop(X: Tensor, padding: int = 4) -> Tensor:
-    """Cut a window of the old size out of each picture, after zeros were put round it.
+    """Cut a window of the old size out of each image, after zeros were put round it.
 
     Examples
     --------
@@ -53,17 +53,17 @@ def resized_crop(
     scale: tuple[float, float] = (0.08, 1.0),
     ratio: tuple[float, float] = (3 / 4, 4 / 3),
 ) -> Tensor:
-    """Cut a window of random size and place out of each picture, and enlarge it to the old size.
+    """Cut a window of random size and place out of each image, and enlarge it to the old size.
 
     Parameters
     ----------
     X : tensor of shape (n, c, h, w)
-        The pictures.
+        The images.
     scale : pair of float, default=(0.08, 1.0)
         Bounds of the window's share of the area, drawn evenly.
     ratio : pair of float, default=(3 / 4, 4 / 3)
         Bounds of the window's width over its height, drawn evenly on a log scale. A window that
-        would reach beyond the picture is cut down to it, so that none is drawn again.
+        would reach beyond the image is cut down to it, so that none is drawn again.
 
     Returns
     -------
@@ -83,7 +83,7 @@ def resized_crop(
     # Shares of the width and of the height: their product is the share of the area.
     shape = math.sqrt(height / width)
     shares = torch.stack([area.sqrt() * root * shape, area.sqrt() / root / shape]).clamp(max=1)
-    # The middle of the window, in halves of the picture: as far out as the window fits in.
+    # The middle of the window, in halves of the image: as far out as the window fits in.
     middle = (1 - shares) * X.new_empty(2, n).uniform_(-1, 1)
     theta = torch.cat([torch.diag_embed(shares.T), middle.T[:, :, None]], dim=2)
     # The outermost pixels are enlarged, too: what lies beyond their middles is like them.
@@ -91,23 +91,23 @@ def resized_crop(
 
 
 def warp(X: Tensor, theta: Tensor, padding_mode: str = "zeros") -> Tensor:
-    """Map pictures by affine maps, one for each, with bilinear interpolation.
+    """Map images by affine maps, one for each, with bilinear interpolation.
 
     Parameters
     ----------
     X : tensor of shape (n, c, h, w)
-        The pictures; also other than square.
+        The images; also other than square.
     theta : tensor of shape (n, 2, 3) or (1, 2, 3)
         Where each point of the result comes from: ``theta[:, :, :2]`` maps (x, y), in pixels from
-        the picture's middle, x to the right and y down; ``theta[:, :, 2]`` is then added, in halves
-        of the picture's width and height.
+        the image's middle, x to the right and y down; ``theta[:, :, 2]`` is then added, in halves
+        of the image's width and height.
     padding_mode : {"zeros", "border"}, default="zeros"
-        What lies outside of a picture: zeros, or the nearest pixel.
+        What lies outside of an image: zeros, or the nearest pixel.
 
     Returns
     -------
     X : tensor of shape (n, c, h, w)
-        The mapped pictures.
+        The mapped images.
 
     Examples
     --------
@@ -127,7 +127,7 @@ def warp(X: Tensor, theta: Tensor, padding_mode: str = "zeros") -> Tensor:
 
 
 def rotation(degrees: Tensor) -> Tensor:
-    """Maps for ``warp`` that turn pictures about their middle, counterclockwise.
+    """Maps for ``warp`` that turn images about their middle, counterclockwise.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def rotation(degrees: Tensor) -> Tensor:
 
 
 def shear(degrees: Tensor) -> Tensor:
-    """Maps for ``warp`` that lean pictures over by an angle, the row in the middle staying.
+    """Maps for ``warp`` that lean images over by an angle, the row in the middle staying.
 
     Examples
     --------

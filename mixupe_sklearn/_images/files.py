@@ -1,4 +1,4 @@
-"""Pictures in files: what Pillow reads of them, and a lazy data set of them."""
+"""Images in files: what Pillow reads of them, and a lazy dataset of them."""
 
 import os
 import struct
@@ -20,7 +20,7 @@ ORIENTATION = 0x0112  # the EXIF tag that says how a camera was held
 # Other files in a folder (lists, notes, what file managers leave) are passed over.
 SUFFIXES = {".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm"}
 SUFFIXES |= {".tif", ".tiff", ".webp"}
-# Names of folders that are parts of a data set, not classes of it.
+# Names of folders that are parts of a dataset, not classes of it.
 PARTS = {"train", "training", "val", "valid", "validation", "test", "testing"}
 _DAMAGED = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error)
 
@@ -31,7 +31,7 @@ def import_pillow() -> Any:
         from PIL import Image
     except ImportError as error:
         raise ImportError(
-            "Reading files of pictures needs Pillow: pip install mixupe-sklearn[images]."
+            "Reading files of images needs Pillow: pip install mixupe-sklearn[images]."
         ) from error
     return Image
 
@@ -41,7 +41,7 @@ def is_image(item: Any) -> bool:
 
     Examples
     --------
-    >>> is_picture("cat.png")
+    >>> is_image("cat.png")
     False
     """
     module = sys.modules.get("PIL.Image")
@@ -67,14 +67,14 @@ def to_array(image: Any, where: str, n_channels: int | None = None) -> np.ndarra
     """
     if image.mode == "F":
         raise ValueError(
-            f"Got {where}, a picture of floats, but expected 8 or 16 bits; give arrays, and "
+            f"Got {where}, an image of floats, but expected 8 or 16 bits; give arrays, and "
             f"value_range=(low, high)."
         )
     image = _loaded(image, where)
     colour = is_colour(image)
     if colour and n_channels == 1:
         raise ValueError(
-            f"Got {where} in colour, but expected grey pictures like the others; convert it to "
+            f"Got {where} in colour, but expected grey images like the others; convert it to "
             f"grey, or all to RGB."
         )
     if colour:
@@ -111,13 +111,13 @@ def _grey(image: Any, where: str) -> np.ndarray:
 
 
 def read_file(path: str | os.PathLike, n_channels: int | None = None) -> np.ndarray:
-    """Bytes (h, w, c) of the picture in a file, or one sentence on what is wrong with the file."""
+    """Bytes (h, w, c) of the image in a file, or one sentence on what is wrong with the file."""
     with _opened(path) as image:
         return to_array(image, f"file {os.fspath(path)!r}", n_channels)
 
 
 def has_colour(path: str | os.PathLike) -> bool:
-    """Whether the picture in a file has colours: only the start of the file is read."""
+    """Whether the image in a file has colours: only the start of the file is read."""
     with _opened(path) as image:
         return is_colour(image)
 
@@ -139,18 +139,18 @@ def _damaged(where: str, error: BaseException) -> str:
     # Pillow tells the path again where it cannot make out what a file is.
     told = type(error).__name__ == "UnidentifiedImageError"
     reason = "of no kind that Pillow knows" if told else f"Pillow says: {error}"
-    return f"Got {where}, but expected a whole picture ({reason}); mend or remove it."
+    return f"Got {where}, but expected a whole image ({reason}); mend or remove it."
 
 
 class ImageFiles(Dataset):
-    """Pictures in files, each read when it is asked for: bytes (c, h, w) of equal size.
+    """Images in files, each read when it is asked for: bytes (c, h, w) of equal size.
 
     Parameters
     ----------
     paths : sequence of path
         The files. If one has colours all are read in colour, else all in grey.
     image_size : (height, width) or None, default=None
-        Size to which pictures are stretched; None takes that of the first for all.
+        Size to which images are stretched; None takes that of the first for all.
     n_channels : {1, 3} or None, default=None
         1 for grey, 3 for colour; None finds out.
 
@@ -181,7 +181,7 @@ class ImageFiles(Dataset):
         self._paths = np.array([os.fsencode(path) for path in paths])
         self.image_size = image_size
         if n_channels is None:
-            # Most often the first file tells: only sets of grey pictures are looked through.
+            # Most often the first file tells: only sets of grey images are looked through.
             n_channels = 3 if any(has_colour(path) for path in paths) else 1
         self.n_channels = n_channels
         size = image_size or read_file(self.path(0), n_channels).shape[:2]
@@ -191,7 +191,7 @@ class ImageFiles(Dataset):
         return len(self._paths)
 
     def path(self, index: int) -> str:
-        """The path of a picture."""
+        """The path of an image."""
         return os.fsdecode(self._paths[index])
 
     def __getitem__(self, index: int) -> Tensor:
@@ -203,7 +203,7 @@ class ImageFiles(Dataset):
 
 
 def check_size(image: Tensor, shape: tuple[int, ...], where: str, first: str) -> None:
-    """Raise one sentence if a picture (c, h, w) is not as large as the first.
+    """Raise one sentence if an image (c, h, w) is not as large as the first.
 
     Examples
     --------
@@ -224,7 +224,7 @@ width) to resize all.
 def list_folder(
     folder: str | os.PathLike, name: str, n_classes: int = 2
 ) -> tuple[list[Path], np.ndarray]:
-    """Paths of the pictures in a folder of class folders, and the names of their classes.
+    """Paths of the images in a folder of class folders, and the names of their classes.
 
     Classes and files come in the order of their names; folders in class folders are searched, too.
 
@@ -246,7 +246,7 @@ def list_folder(
     empty = [path for path in classes if not found[path.name]]
     if empty:
         raise ValueError(
-            f"{got} without any picture in {_listed(empty)}, but expected some in every class "
+            f"{got} without any image in {_listed(empty)}, but expected some in every class "
             f"folder; remove folders that are no classes."
         )
     if len(classes) < n_classes:
@@ -261,24 +261,22 @@ def _class_folders(folder: Path, got: str) -> list[Path]:
     if not classes or stray is not None:
         has = f"with {stray.name!r} directly in it" if stray else "with no folder in it"
         raise ValueError(
-            f"{got} {has}, but expected a folder for each class, with its pictures; for pictures "
+            f"{got} {has}, but expected a folder for each class, with its images; for images "
             f"without classes, give a list of their paths."
         )
     if len(classes) > 1 and {path.name.lower() for path in classes} <= PARTS:
         raise ValueError(
-            f"{got} with the folders {_listed(classes)}, which are parts of a data set, but "
+            f"{got} with the folders {_listed(classes)}, which are parts of a dataset, but "
             f"expected a folder for each class; give one part."
         )
     return classes
 
 
 def list_images(folder: str | os.PathLike, name: str) -> list[Path]:
-    """Paths of all pictures in a folder and the folders in it, by name: for predictions."""
+    """Paths of all images in a folder and the folders in it, by name: for predictions."""
     paths = list(_images_of(_checked(folder, name)))
     if not paths:
-        raise ValueError(
-            f"Got {name}={os.fspath(folder)!r} without any picture, but expected some."
-        )
+        raise ValueError(f"Got {name}={os.fspath(folder)!r} without any image, but expected some.")
     return paths
 
 

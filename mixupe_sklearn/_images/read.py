@@ -1,4 +1,4 @@
-"""Pictures from wherever they come: arrays, lists, files, folders and data sets of torch."""
+"""Images from wherever they come: arrays, lists, files, folders and datasets of torch."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -44,17 +44,17 @@ from mixupe_sklearn._images.torch_datasets import (
 IN_MEMORY = 2**30
 # Below this deviation, a channel is constant but for rounding.
 CONSTANT = 1e-8
-KINDS = "arrays, a list of pictures or of files, a folder of class folders, or a torch Dataset"
+KINDS = "arrays, a list of images or of files, a folder of class folders, or a torch Dataset"
 
 
 @dataclass(frozen=True)
 class ImageData:
-    """Pictures as ``read_images`` gives them.
+    """Images as ``read_images`` gives them.
 
     Parameters
     ----------
     data : tensor of shape (n, c, h, w), ImageFiles or DatasetImages
-        The pictures: bytes, or float32 from 0 to 1. What is not a tensor is lazy: a torch Dataset
+        The images: bytes, or float32 from 0 to 1. What is not a tensor is lazy: a torch Dataset
         with a ``shape`` whose items are such tensors (c, h, w).
     labels : array of shape (n,) or (n, n_labels), or None
         Names of the class folders, or labels of a Dataset.
@@ -68,18 +68,18 @@ class ImageData:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """Number of pictures, channels, height and width."""
+        """Number of images, channels, height and width."""
         return tuple(self.data.shape)
 
     @property
     def is_lazy(self) -> bool:
-        """Whether pictures are read one by one, when they are needed."""
+        """Whether images are read one by one, when they are needed."""
         return not isinstance(self.data, Tensor)
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """How pictures are to be read: the arguments of ``read_images``."""
+    """How images are to be read: the arguments of ``read_images``."""
 
     image_size: tuple[int, int] | None
     value_range: Range | None
@@ -92,7 +92,7 @@ class _Reading:
     name: str
 
     def names(self, start: int = 0) -> Where:
-        """From the number of a picture, counted from a start, to what sentences call it."""
+        """From the number of an image, counted from a start, to what sentences call it."""
         return lambda number: f"{self.name}[{start + number}]"
 
     @property
@@ -115,18 +115,18 @@ def read_images(
     n_workers: int = 0,
     name: str = "X",
 ) -> ImageData:
-    """Read pictures, or raise one sentence that says what is wrong with which of them.
+    """Read images, or raise one sentence that says what is wrong with which of them.
 
     Parameters
     ----------
     X : array, tensor, list, path or torch Dataset
-        Pictures (n, h, w), (n, h, w, c) or (n, c, h, w); a list of images of Pillow, of arrays
+        Images (n, h, w), (n, h, w, c) or (n, c, h, w); a list of images of Pillow, of arrays
         (h, w), (h, w, c) or (c, h, w), or of paths; the path of a folder of class folders; or a
-        Dataset of pictures or of pairs (picture, label).
+        Dataset of images or of pairs (image, label).
     image_size : (height, width) or None, default=None
         Size to which all are stretched; None wants them equal.
     value_range : (low, high) or None, default=None
-        What becomes 0 and 1. None takes whole numbers for 0 to 255, and floats for 0 to 1 if none
+        What becomes 0 and 1. None takes integers for 0 to 255, and floats for 0 to 1 if none
         is larger, else for 0 to 255; those of a Dataset for 0 to 1.
     float_range : (low, high), None or "new", default="new"
         What floats mean if ``value_range`` is None: what they meant in fit. None if there were
@@ -135,17 +135,17 @@ def read_images(
     n_channels : int or None, default=None
         1 or 3: how files and images of Pillow are read. None reads all in colour if one has any.
     labelled : bool, default=True
-        Whether labels are wanted; if not, a folder may hold pictures directly.
+        Whether labels are wanted; if not, a folder may hold images directly.
     n_classes : int, default=2
         How many class folders there must be at least, where labels are wanted.
     n_workers : int, default=0
         Processes that read files and collect labels.
     name : str, default="X"
-        What sentences call the pictures.
+        What sentences call the images.
 
     Returns
     -------
-    pictures : Pictures
+    images : ImageData
         Tensors, or a lazy Dataset for files that take more than a GiB and for Datasets.
 
     Examples
@@ -200,7 +200,7 @@ def _read_array(X: np.ndarray | Tensor, reading: _Reading) -> ImageData:
 def _finish(parts: list[Tensor], reading: _Reading, ranges: list[Range | None]) -> ImageData:
     """Parts (1, c, h, w) or a whole (n, c, h, w), with values from 0 to 1 and of one size.
 
-    The ranges are those of whole numbers.
+    The ranges are those of integers.
     """
     float_range = None
     if any(part.is_floating_point() for part in parts):
@@ -220,14 +220,14 @@ def _finish(parts: list[Tensor], reading: _Reading, ranges: list[Range | None]) 
 
 def _read_list(X: list, reading: _Reading) -> ImageData:
     if not X:
-        raise ValueError(f"Got {reading.name} without any picture, but expected some.")
+        raise ValueError(f"Got {reading.name} without any image, but expected some.")
     if all(isinstance(item, (str, bytes, os.PathLike)) for item in X):
         return _read_files(X, None, reading)
     n_channels = reading.n_channels
     if n_channels is None and any(is_image(item) and is_colour(item) for item in X):
         n_channels = 3
     parts = [read_item(item, reading.names()(k), n_channels) for k, item in enumerate(X)]
-    # The bytes of a picture mean what they always mean.
+    # The bytes of an image mean what they always mean.
     ranges = [None if is_image(item) else reading.value_range for item in X]
     return _finish(parts, reading, ranges)
 
@@ -253,7 +253,7 @@ def _read_files(paths: Sequence, labels: np.ndarray | None, reading: _Reading) -
 
 
 def _stacked(images: list[Tensor]) -> Tensor:
-    """A batch of pictures that has the bytes of a pixel side by side, as they came from files."""
+    """A batch of images that has the bytes of a pixel side by side, as they came from files."""
     return torch.stack([image.permute(1, 2, 0) for image in images]).permute(0, 3, 1, 2)
 
 
@@ -264,7 +264,7 @@ def _read_dataset(X: Dataset, reading: _Reading) -> ImageData:
             f"items have numbers."
         )
     if not len(X):
-        raise ValueError(f"Got {reading.name} without any picture, but expected some.")
+        raise ValueError(f"Got {reading.name} without any image, but expected some.")
     float_range = reading.value_range or reading.float_range or (0.0, 1.0)
     images = DatasetImages(
         X, reading.image_size, reading.value_range, float_range, reading.n_channels, reading.name
@@ -282,14 +282,14 @@ def channel_statistics(
 
     Parameters
     ----------
-    data : tensor of shape (n, c, h, w), or lazy pictures
-        As in ``Pictures.data``; read batch by batch.
+    data : tensor of shape (n, c, h, w), or lazy images
+        As in ``ImageData.data``; read batch by batch.
     index : array of int or None, default=None
-        The pictures to look at; None means all.
+        The images to look at; None means all.
     weight : array of shape (n,) or None, default=None
-        Weights of all pictures (those of the index are taken).
+        Weights of all images (those of the index are taken).
     n_workers : int, default=0
-        Processes that read lazy pictures.
+        Processes that read lazy images.
 
     Returns
     -------
@@ -316,7 +316,7 @@ def channel_statistics(
         sums += torch.stack([own @ values.mean(2), own @ values.square_().mean(2)])
         start += len(batch)
     if shift is None:
-        raise ValueError("Got pictures of no weight, but expected one of weight above 0 at least.")
+        raise ValueError("Got images of no weight, but expected one of weight above 0 at least.")
     first, second = sums / weights.sum()
     std = (second - first**2).clamp(min=0).sqrt().numpy()
     return (shift + first).numpy(), np.where(std > CONSTANT, std, 1.0)

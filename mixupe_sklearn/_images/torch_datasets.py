@@ -1,4 +1,4 @@
-"""Pictures of a torch Dataset: read one by one, checked as they come, and their labels."""
+"""Images of a torch Dataset: read one by one, checked as they come, and their labels."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from mixupe_sklearn._data.dataloader import Loader
 from mixupe_sklearn._images.arrays import AS_GIVEN, Range, one_image, resize, to_unit
 from mixupe_sklearn._images.files import check_size, is_image, to_array
 
-# Pictures that are looked at together.
+# Images that are looked at together.
 CHUNK = 256
 
 
@@ -24,7 +24,7 @@ def batches(dataset: Any, n_workers: int = 0, collate: Any = None) -> Iterator:
 
 
 def read_item(item: Any, where: str, n_channels: int | None) -> Tensor:
-    """One picture (1, c, h, w), with values as they came.
+    """One image (1, c, h, w), with values as they came.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def read_item(item: Any, where: str, n_channels: int | None) -> Tensor:
     if isinstance(item, (list, tuple)):
         if len(item) == 2 and (is_image(item[0]) or getattr(item[0], "ndim", 0) > 1):
             raise ValueError(
-                f"Got {where}, a pair, but expected a picture alone; give labels in y, or a torch "
+                f"Got {where}, a pair, but expected an image alone; give labels in y, or a torch "
                 f"Dataset of pairs."
             )
         item = _from_lists(item, where)
@@ -56,13 +56,13 @@ def _from_lists(item: Any, where: str) -> np.ndarray:
         return np.asarray(item)
     except ValueError as error:
         raise ValueError(
-            f"Got {where} with rows of unequal lengths, but expected a picture (h, w), (h, w, c) "
+            f"Got {where} with rows of unequal lengths, but expected an image (h, w), (h, w, c) "
             f"or (c, h, w)."
         ) from error
 
 
 def check_alike(image: Tensor, first: Tensor, where: str, where_first: str) -> None:
-    """Raise one sentence if a picture (c, h, w) has other channels, size or type than the first.
+    """Raise one sentence if an image (c, h, w) has other channels, size or type than the first.
 
     Examples
     --------
@@ -90,12 +90,12 @@ def _channels(image: Tensor) -> str:
 
 
 class DatasetImages(Dataset):
-    """Pictures of a torch Dataset, each checked as it comes: tensors (c, h, w) of equal size.
+    """Images of a torch Dataset, each checked as it comes: tensors (c, h, w) of equal size.
 
     Parameters
     ----------
     dataset : torch Dataset
-        Its items are pictures, or pairs that begin with one.
+        Its items are images, or pairs that begin with one.
     image_size, value_range, float_range, n_channels, name
         As in ``read_images``.
     told : str
@@ -154,7 +154,7 @@ class DatasetImages(Dataset):
     def _ready(self, item: Any, index: int) -> Tensor:
         where = f"{self.name}[{index}]"
         image = read_item(item, where, self.n_channels)
-        # The bytes of a picture mean what they always mean.
+        # The bytes of an image mean what they always mean.
         span = None if is_image(item) else self.value_range
         span = self.float_range if image.is_floating_point() else span
         return resize(to_unit(image, lambda _: where, span, self.told), self.image_size)[0]
@@ -222,7 +222,7 @@ def _as_array(labels: list, name: str) -> np.ndarray:
 
 
 def _told_labels(dataset: Any) -> np.ndarray | None:
-    """Labels that a Dataset holds as a whole, so that no picture has to be read for them."""
+    """Labels that a Dataset holds as a whole, so that no image has to be read for them."""
     if isinstance(dataset, Subset):
         whole = _told_labels(dataset.dataset)
         return None if whole is None else whole[np.asarray(dataset.indices, dtype=np.int64)]

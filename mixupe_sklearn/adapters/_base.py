@@ -196,7 +196,7 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
 
     @staticmethod
     def _check_labels(y: Any, n_samples: int, suffix: str) -> None:
-        """Raise one sentence where labels are no array, too few or too many, or have holes."""
+        """Raise one sentence where labels are no array, too few or too many, or have missing values."""
         is_one = isinstance(y, (str, bytes, Dataset)) or not hasattr(y, "__len__")
         if is_one or getattr(y, "ndim", 1) == 0:
             told = type(y).__name__ if isinstance(y, Dataset) else repr(y)

@@ -1,4 +1,4 @@
-"""What the classifiers of pictures and of sounds share: signals of one shape, (n, c, h, w)."""
+"""What the classifiers of images and of sounds share: signals of one shape, (n, c, h, w)."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +24,7 @@ from mixupe_sklearn.modules import NAMED
 
 # Signals that are predicted at once: what the layers make of them is many times their own size.
 ROWS_AT_ONCE = 256
-N_WORKERS = Number("a whole number >= 0", integer=True)
+N_WORKERS = Number("an integer >= 0", integer=True)
 SWITCHES = ("amp", "channels_last", "distributed")
 
 
@@ -133,7 +133,7 @@ class ImageLikeClassifier(AdapterClassifier):
             return is_ours and device in ("cpu", "cuda") and not is_unsafe
         if self.channels_last and is_unsafe:
             raise ValueError(
-                f"Got channels_last=True on a processor with a 1 x 1 convolution with a stride "
+                f"Got channels_last=True on a CPU with a 1 x 1 convolution with a stride "
                 f"whose inputs have fewer than {FEW_CHANNELS} channels, but expected 'auto' or "
                 f"False: torch may damage the memory of the process there."
             )
@@ -142,7 +142,7 @@ class ImageLikeClassifier(AdapterClassifier):
     def _is_low_precision(self, net: Any) -> bool:
         if self.amp != "auto":
             return self.amp
-        # On a processor it was measured to take two to three times as long.
+        # On a CPU it was measured to take two to three times as long.
         return torch.device(net.device).type == "cuda" and torch.cuda.is_bf16_supported()
 
     def _go_on(self) -> None:

@@ -32,7 +32,7 @@ class Prepare:
     Parameters
     ----------
     mean, std : array of shape (n_channels,)
-        What is subtracted, and then divided by; of whole numbers it is taken 255 times.
+        What is subtracted, and then divided by; of integers it is taken 255 times.
     dtype : torch.dtype, default=torch.float32
         Type of the result.
     augment : callable or None, default=None
@@ -62,7 +62,7 @@ class Prepare:
             torch.from_numpy(unit * value).to(X.device, dtype) for value in (self.mean, self.std)
         )
         X = (X.to(dtype) - mean) / std
-        # Said in both cases: pictures may come in either order.
+        # Said in both cases: images may come in either order.
         order = torch.channels_last if self.channels_last else torch.contiguous_format
         X = X.contiguous(memory_format=order)
         if not training or self.augment is None:
@@ -82,7 +82,7 @@ class Prepare:
 
 
 def is_unsafe_last(module: nn.Module) -> bool:
-    """Whether a processor may damage its memory in training with channels next to each other.
+    """Whether a CPU may damage its memory in training with channels next to each other.
 
     The gradient of a 1 x 1 convolution with a stride and few channels is written beyond its
     place in that order (oneDNN issue 6035, seen with torch 2.13; to be tried anew with later ones).

@@ -108,9 +108,9 @@ class MixupEGraphClassifier(AdapterClassifier):
         Weight of each class, multiplied with ``sample_weight``.
     early_stopping : bool, default=False
         Whether training stops when the validation loss no longer falls; the weights of the best
-        epoch are kept. The graphs for it come from ``X_val``, else a share is set aside.
+        epoch are kept. The graphs for it come from ``X_val``, else a fraction is held out.
     validation_fraction : float, default=0.1
-        The share set aside, if ``early_stopping`` and no ``X_val`` is given.
+        The held-out fraction, if ``early_stopping`` and no ``X_val`` is given.
     n_iter_no_change : int, default=20
         Epochs without an improvement of at least ``tol`` before training stops early.
     tol : float, default=1e-4
@@ -274,7 +274,7 @@ class MixupEGraphClassifier(AdapterClassifier):
         return X.part(np.flatnonzero(is_wanted))
 
     def _learn_inputs(self, train: Rows) -> None:
-        # Of all graphs, also those that are set aside: a label of theirs is no unknown one.
+        # Of all graphs, also those that are held out: a label of theirs is no unknown one.
         self.inputs_ = learn_inputs(train.X, self.without_features)
 
     def _widths(self, train: Rows) -> dict[str, Any]:

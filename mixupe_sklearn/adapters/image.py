@@ -1,4 +1,4 @@
-"""MixupEImageClassifier: the same method for pictures."""
+"""MixupEImageClassifier: the same method for images."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from mixupe_sklearn.adapters._image_like import ImageLikeClassifier
 
 
 class MixupEImageClassifier(ImageLikeClassifier):
-    """Neural network classifier for pictures, trained with MixupE.
+    """Neural network classifier for images, trained with MixupE.
 
-    Pictures come as an array ``(n, h, w)``, ``(n, h, w, c)`` or ``(n, c, h, w)`` of bytes or of
+    Images come as an array ``(n, h, w)``, ``(n, h, w, c)`` or ``(n, c, h, w)`` of bytes or of
     floats in [0, 1] or [0, 255]; as a list of arrays, of PIL images or of files; as the path of a
-    folder with a folder for each class; or as a torch ``Dataset`` of pictures and labels, for what
+    folder with a folder for each class; or as a torch ``Dataset`` of images and labels, for what
     does not fit into memory.
 
     Parameters
@@ -55,14 +55,14 @@ class MixupEImageClassifier(ImageLikeClassifier):
     module_params : dict or None, default=None
         Further arguments of the module, for instance ``{"width": 16}``: a small one.
     image_size : tuple of int or None, default=None
-        Height and width that pictures are brought to; None takes them as they are, all of one size.
+        Height and width that images are brought to; None takes them as they are, all of one size.
     value_range : tuple of float or None, default=None
-        The least and the largest value that a pixel can have. None takes whole numbers for 0 to
+        The least and the largest value that a pixel can have. None takes integers for 0 to
         255, floats within [0, 1] as such, and others within [0, 255] as bytes.
     augment : {"flip", "crop-flip", "resized-crop-flip"}, callable or None, default=None
-        What is done to a batch in training before it is mixed: mirror half of the pictures; crop
+        What is done to a batch in training before it is mixed: mirror half of the images; crop
         them out of a frame of four pixels, and mirror; crop and stretch, and mirror; or a function
-        from tensor to tensor, ``(n, c, h, w)``, of normalised pictures.
+        from tensor to tensor, ``(n, c, h, w)``, of normalised images.
     optimizer : {"adam", "adamw", "nadam", "rmsprop", "sgd"} or class, default="adam"
         The optimizer, by name or as a torch class.
     optimizer_params : dict or None, default=None
@@ -81,9 +81,9 @@ class MixupEImageClassifier(ImageLikeClassifier):
         Weight of each class, multiplied with ``sample_weight``.
     early_stopping : bool, default=False
         Whether training stops when the validation loss no longer falls; the weights of the best
-        epoch are kept. The samples for it come from ``X_val``, else a share is set aside.
+        epoch are kept. The samples for it come from ``X_val``, else a fraction is held out.
     validation_fraction : float, default=0.1
-        The share set aside, if ``early_stopping`` and no ``X_val`` is given.
+        The held-out fraction, if ``early_stopping`` and no ``X_val`` is given.
     n_iter_no_change : int, default=10
         Epochs without an improvement of at least ``tol`` before training stops early.
     tol : float, default=1e-4
@@ -138,7 +138,7 @@ class MixupEImageClassifier(ImageLikeClassifier):
     See Also
     --------
     MixupESpeechClassifier : The same for sounds.
-    mixupe_sklearn.recipes.recipe : The paper's settings for its image data sets.
+    mixupe_sklearn.recipes.recipe : The paper's settings for its image datasets.
 
     References
     ----------
@@ -240,8 +240,8 @@ class MixupEImageClassifier(ImageLikeClassifier):
         self.verbose = verbose
 
     _fixed_names = (*ImageLikeClassifier._fixed_names, "image_size", "value_range")
-    _with_labels = "a folder of class folders, or a Dataset of pairs (picture, label)"
-    # What the first pictures have settled: their size, the meaning of numbers, and the channels.
+    _with_labels = "a folder of class folders, or a Dataset of pairs (image, label)"
+    # What the first images have settled: their size, the meaning of numbers, and the channels.
     _known: dict[str, Any]
 
     def _read(self, X: Any, name: str, *, is_new: bool, labelled: bool) -> Samples:

@@ -1,4 +1,4 @@
-"""MixupESpeechClassifier: the same method for short sounds, such as spoken words."""
+"""MixupESpeechClassifier: MixupE for short audio clips, such as spoken words."""
 
 import warnings
 from typing import Any
@@ -16,12 +16,12 @@ CHANNELS = 2
 
 
 class MixupESpeechClassifier(ImageLikeClassifier):
-    """Neural network classifier for short sounds, trained with MixupE.
+    """Neural network classifier for short audio clips, trained with MixupE.
 
-    Sounds come as a list of waveforms, of equal length or not; as a list of files; or as the path
-    of a folder with a folder for each word. Each becomes a normalised spectrogram of 160
-    frequencies and 101 points in time, as in the paper (see :class:`Spectrogram`). Spectrograms
-    that are made already, an array ``(n, h, w)``, are taken as they are.
+    ``X`` is a list of waveforms, of equal length or not; a list of files; or the path of a folder
+    with a folder for each word. Each waveform becomes a normalised spectrogram of 160 frequencies
+    and 101 frames, as in the paper (see :class:`Spectrogram`). An array ``(n, h, w)`` of
+    precomputed spectrograms is used unchanged.
 
     Parameters
     ----------
@@ -60,9 +60,9 @@ class MixupESpeechClassifier(ImageLikeClassifier):
     module_params : dict or None, default=None
         Further arguments of the module, for instance ``{"width": 16}``: a small one.
     sampling_rate : int, default=16000
-        Values a second that waveforms have; files of other rates are resampled to it.
+        Sampling rate of the waveforms in Hz. Files with other rates are resampled.
     cache : str, pathlib.Path or None, default=None
-        Folder in which spectrograms are kept for the next time; None makes them anew.
+        Folder that caches spectrograms. None computes them each time.
     optimizer : {"adam", "adamw", "nadam", "rmsprop", "sgd"} or class, default="adam"
         The optimizer, by name or as a torch class.
     optimizer_params : dict or None, default=None
@@ -81,9 +81,9 @@ class MixupESpeechClassifier(ImageLikeClassifier):
         Weight of each class, multiplied with ``sample_weight``.
     early_stopping : bool, default=False
         Whether training stops when the validation loss no longer falls; the weights of the best
-        epoch are kept. The samples for it come from ``X_val``, else a share is set aside.
+        epoch are kept. The samples for it come from ``X_val``, else a fraction is held out.
     validation_fraction : float, default=0.1
-        The share set aside, if ``early_stopping`` and no ``X_val`` is given.
+        The held-out fraction, if ``early_stopping`` and no ``X_val`` is given.
     n_iter_no_change : int, default=10
         Epochs without an improvement of at least ``tol`` before training stops early.
     tol : float, default=1e-4
@@ -137,8 +137,8 @@ class MixupESpeechClassifier(ImageLikeClassifier):
 
     See Also
     --------
-    MixupEImageClassifier : The same for pictures.
-    Spectrogram : The transformer inside.
+    MixupEImageClassifier : MixupE for images.
+    Spectrogram : The transformer that this classifier uses.
 
     References
     ----------
@@ -240,25 +240,25 @@ class MixupESpeechClassifier(ImageLikeClassifier):
 
     _fixed_names = (*ImageLikeClassifier._fixed_names, "sampling_rate")
     _with_labels = "a folder of word folders"
-    # The rate of the sounds that the network was trained on, whatever the parameter becomes.
+    # The sampling rate in fit, even if the parameter changes later.
     _rate: int
 
     def _read(self, X: Any, name: str, *, is_new: bool, labelled: bool) -> Samples:
         if is_new:
             self._rate = self.sampling_rate
-        ready = _spectrograms(X, name)
-        if ready is not None:
-            return Samples(ready)
+        spectrograms = _precomputed(X, name)
+        if spectrograms is not None:
+            return Samples(spectrograms)
         n_words = 2 if is_new else 1
-        sounds = read_waveforms(
+        audio = read_waveforms(
             X, sampling_rate=self._rate, name=name, labelled=labelled, n_words=n_words
         )
-        maker = Spectrogram(sampling_rate=self._rate, cache=self.cache)
-        return Samples(_as_tensor(maker.transform(sounds))[:, None], sounds.labels)
+        transformer = Spectrogram(sampling_rate=self._rate, cache=self.cache)
+        return Samples(_as_tensor(transformer.transform(audio))[:, None], audio.labels)
 
 
-def _spectrograms(X: Any, name: str) -> torch.Tensor | None:
-    """Spectrograms that are made already, as a tensor with one channel; None for all else."""
+def _precomputed(X: Any, name: str) -> torch.Tensor | None:
+    """Precomputed spectrograms as a tensor with one channel, or None for other input."""
     n_axes = getattr(X, "ndim", 0)
     if n_axes not in (3, 4) or (n_axes == 4 and X.shape[1] != 1):
         return None
@@ -276,7 +276,7 @@ def _spectrograms(X: Any, name: str) -> torch.Tensor | None:
         kind = X.dtype if is_dense else X.layout
         raise ValueError(
             f"Got {name} of {kind} in {n_axes} dimensions, but expected spectrograms of real "
-            f"floats (of complex ones, the logarithm of their size), or waveforms in a list."
+            f"floats (the logarithm of magnitudes, not complex values), or waveforms in a list."
         )
     tensor = X if isinstance(X, torch.Tensor) else _as_tensor(X)
     if not bool(torch.isfinite(tensor).all()):
@@ -287,8 +287,8 @@ def _spectrograms(X: Any, name: str) -> torch.Tensor | None:
 
 
 def _as_tensor(values: np.ndarray) -> torch.Tensor:
-    """As a tensor of single precision; what lies in a file stays there."""
+    """A float32 tensor. Memory-mapped values stay memory-mapped."""
     values = np.ascontiguousarray(values, dtype=np.float32)
-    # torch warns of read-only memory, though nobody writes to it.
+    # torch warns about read-only memory, but nothing writes to it.
     with warnings.catch_warnings(action="ignore"):
         return torch.from_numpy(values)

@@ -1,7 +1,7 @@
 """Data to try things on: tables, and published sets of other data as they lie on disk.
 
 Nothing is trained here. Loaders of tables return a :class:`Table` and need pandas, and those of
-OpenML its client: ``pip install mixupe-sklearn[openml]``. Those of pictures, speech and graphs are
+OpenML its client: ``pip install mixupe-sklearn[openml]``. Those of images, speech and graphs are
 in :mod:`mixupe_sklearn.datasets.images`, :mod:`mixupe_sklearn.datasets.speech` and
 :mod:`mixupe_sklearn.datasets.graphs`.
 """
@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 __all__ = ["EMBEDDED", "Table", "load_embedded", "read_csv"]
-# Loaded when they are first asked for, since pictures and speech need no pandas.
+# Loaded when they are first asked for, since images and speech need no pandas.
 _TABLES = {
     "EMBEDDED": "mixupe_sklearn.datasets.embedded",
     "Table": "mixupe_sklearn.datasets._dataset",

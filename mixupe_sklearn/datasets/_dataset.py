@@ -21,15 +21,15 @@ class Table:
     name : str
         A short name, such as ``"iris"``.
     X : pandas.DataFrame
-        Raw columns: numbers, categories, holes.
+        Raw columns: numbers, categories, missing values.
     y : ndarray of shape (n_rows,)
-        The class of each row, as text or whole numbers; no holes.
+        The class of each row, as text or integers; no missing values.
     source : str
         ``"embedded"``, ``"openml"`` or ``"csv"``.
     task_id : int or None, default=None
         Number of the OpenML task, if it is one.
     data_id : int or None, default=None
-        Number of the OpenML data set, if it is one.
+        Number of the OpenML dataset, if it is one.
     folds : sequence of (train, test) or None, default=None
         Positions of the task's own splits, by repeat, then fold.
 

@@ -32,7 +32,7 @@ def load_embedded(name: str) -> Table:
     Returns
     -------
     table : Table
-        Classes are text, and whole numbers for the digits.
+        Classes are text, and integers for the digits.
 
     Examples
     --------

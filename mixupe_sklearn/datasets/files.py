@@ -1,4 +1,4 @@
-"""A user's own table: a CSV file whose delimiter, encoding, holes and types are found out."""
+"""A user's own table: a CSV file whose delimiter, encoding, missing values and types are found out."""
 
 import csv
 import difflib
@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_numeric_dtype  # truth values are numbers to it
+from pandas.api.types import is_numeric_dtype  # booleans are numbers to it
 
 from mixupe_sklearn._utils.parameter_rules import warn_user
 from mixupe_sklearn.datasets._dataset import Table
 from mixupe_sklearn.datasets._decompress import DAMAGED, short_name, unpacked
 
 DELIMITERS = (",", ";", "\t", "|")
-# Words for holes, whatever their case, besides those that pandas knows.
+# Words for missing values, whatever their case, besides those that pandas knows.
 MISSING = ("", "na", "n/a", "nan", "null", "?", "none")
 # More different numbers are taken for amounts; whole ones often stand for classes.
 MOST_FRACTIONS, MOST_WHOLE = 20, 100
@@ -57,7 +57,7 @@ def read_csv(path: str | os.PathLike, target: str, *, name: str | None = None) -
     table : Table
         Holes (empty fields, ``NA``, ``N/A``, ``NaN``, ``null``, ``none``, ``?``) are NaN. Left
         out, with a warning, are columns without any value and rows without a class. Classes are
-        whole numbers or text, also where numbers have leading zeros (``01``).
+        integers or text, also where numbers have leading zeros (``01``).
 
     Examples
     --------
@@ -246,7 +246,7 @@ def _is_number(text: str) -> bool:
 
 def _written(text: str, delimiter: str, names: list[str], target: str, path: Path) -> np.ndarray:
     """What stands in the target's column, once all rows have proven to be whole."""
-    # pandas fills short rows with holes, and takes the first field of long ones for their name.
+    # pandas fills short rows with missing values, and takes the first field of long ones for their name.
     column, width, written = names.index(target), len(names), []
     for line, cells in _records(text, delimiter, path):
         if len(cells) != width:
@@ -282,7 +282,7 @@ def _read(text: str, delimiter: str, names: list[str], path: Path) -> pd.DataFra
 
 
 def _numbers_or_text(column: pd.Series, has_decimal_comma: bool, where: str) -> pd.Series:
-    """What pandas makes of a column, if blanks and more words for holes did not keep it from it."""
+    """What pandas makes of a column, if blanks and more words for missing values did not keep it from it."""
     text = column.astype(object).map(str, na_action="ignore").str.strip()
     text = text.mask(text.str.lower().isin(MISSING))
     known = text.dropna()
@@ -294,7 +294,7 @@ def _numbers_or_text(column: pd.Series, has_decimal_comma: bool, where: str) -> 
         elif has_point and (has_comma_form | known.map(_is_number)).all():
             warn_user(f"Got {where} with decimal commas and points, so it is text; write one kind.")
     try:
-        # Whole numbers beyond 64 bits would stay objects.
+        # Integers beyond 64 bits would stay objects.
         return pd.to_numeric(text).astype(np.float64)
     except (ValueError, TypeError):
         return text.infer_objects()  # text, in the type that this version of pandas has for it
@@ -307,11 +307,13 @@ def _split_off(
     has_class = frame[target].notna().to_numpy()
     where = f"column {target!r} of {str(path)!r}"
     words = sorted({word for word in written[~has_class] if word})
-    note = f" ({_listed(words)} taken for holes)" if words else ""
+    note = f" ({_listed(words)} taken for missing values)" if words else ""
     if not has_class.any():
         raise ValueError(f"Got {where} without any value{note}, but expected a class in each row.")
     if not has_class.all():
-        warn_user(f"Got {where} with {(~has_class).sum()} holes{note}; those rows are left out.")
+        warn_user(
+            f"Got {where} with {(~has_class).sum()} missing values{note}; those rows are left out."
+        )
     classes, written = frame.loc[has_class, target], written[has_class]
     if is_numeric_dtype(classes.dtype) and any(re.match(r"[+-]?0\d", word) for word in written):
         classes = pd.Series(written)  # 01 and 1 are two classes
@@ -360,7 +362,7 @@ def _classes(column: pd.Series, where: str, note: str) -> np.ndarray:
 
 def _is_whole(column: pd.Series) -> bool:
     is_number = is_numeric_dtype(column.dtype) and column.dtype != bool
-    # Beyond, floats are whole numbers because they are not exact.
+    # Beyond, floats are integers because they are not exact.
     return is_number and bool((column % 1 == 0).all() and column.abs().max() < 2**53)
 
 

@@ -92,7 +92,7 @@ def load_graph_text(path: str | os.PathLike) -> GraphSet:
 
 
 class _Lines:
-    """Lines of whole numbers, one after the other."""
+    """Lines of integers, one after the other."""
 
     def __init__(self, file: Path):
         if not file.is_file():
@@ -113,7 +113,7 @@ class _Lines:
         except ValueError as error:
             raise ValueError(
                 f"Got line {self.number} of {str(self.file)!r} with {line!r} ({error}), but "
-                f"expected at least {n_least} whole numbers: {TEXT_LAYOUT}."
+                f"expected at least {n_least} integers: {TEXT_LAYOUT}."
             ) from None
         return found
 
@@ -230,7 +230,7 @@ def _numbers(file: Path, dtype: Any = np.int64) -> np.ndarray:
         rows = [line for line in lines if line]
         return np.array(rows, dtype=dtype).reshape(len(rows), len(rows[0]) if rows else 1)
     except ValueError as error:
-        what = "whole numbers" if dtype is np.int64 else "numbers"
+        what = "integers" if dtype is np.int64 else "numbers"
         raise ValueError(
             f"Got {str(file)!r} with something else than lines of {what} ({error}), but expected "
             f"these alone."

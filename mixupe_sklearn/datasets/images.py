@@ -1,4 +1,4 @@
-"""Sets of pictures in the layouts in which they are published: CIFAR, SVHN, Tiny ImageNet, folders.
+"""Sets of images in the layouts in which they are published: CIFAR, SVHN, Tiny ImageNet, folders.
 
 Nothing is downloaded: unpack a set, and name its folder.
 """
@@ -18,12 +18,12 @@ from mixupe_sklearn.datasets._restricted_unpickler import unpickle_arrays
 
 
 class ImageSplits(NamedTuple):
-    """Pictures to learn from and to test with.
+    """Images to learn from and to test with.
 
     Parameters
     ----------
     X_train, X_test : array of shape (n, h, w, c), or list of path
-        The pictures, as bytes or by their files; the estimators take both.
+        The images, as bytes or by their files; the estimators take both.
     y_train, y_test : array of int of shape (n,)
         Positions in ``classes``.
     classes : array of str
@@ -96,7 +96,7 @@ TINY_IMAGENET = _Layout(
     "train/CLASS/images/*.JPEG, val/images/*.JPEG, val/val_annotations.txt",
 )
 IMAGE_FOLDER = _Layout(
-    "a set of pictures",
+    "a set of images",
     "https://image-net.org (ImageNet, for one)",
     "train/CLASS/*.jpg and val/CLASS/*.jpg (or test/CLASS/*.jpg)",
 )
@@ -117,7 +117,7 @@ def load_cifar(folder: str | os.PathLike, name: str = "cifar10") -> ImageSplits:
     Returns
     -------
     splits : ImageSplits
-        Pictures (n, 32, 32, 3) of bytes. The classes of CIFAR-100 are the hundred fine ones.
+        Images (n, 32, 32, 3) of bytes. The classes of CIFAR-100 are the hundred fine ones.
 
     Examples
     --------
@@ -160,7 +160,7 @@ def _cifar_part(path: Path, kind: _Cifar) -> tuple[np.ndarray, np.ndarray]:
     if not is_good or y.shape != X.shape[:1] or not len(y) or y.dtype.kind not in "iu":
         raise ValueError(
             f"Got {str(path)!r} with data of shape {X.shape} and labels of shape {y.shape} and "
-            f"type {y.dtype}, but expected bytes (n, 3072) and n whole numbers, as in "
+            f"type {y.dtype}, but expected bytes (n, 3072) and n integers, as in "
             f"{kind.layout.title}."
         )
     return np.ascontiguousarray(X.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), y.astype(np.int64)
@@ -194,11 +194,11 @@ def load_svhn(folder: str | os.PathLike) -> ImageSplits:
     Returns
     -------
     splits : ImageSplits
-        Pictures (n, 32, 32, 3) of bytes; the digit 0, which the files call 10, is class 0.
+        Images (n, 32, 32, 3) of bytes; the digit 0, which the files call 10, is class 0.
 
     Examples
     --------
-    A set of one picture in each file:
+    A set of one image in each file:
 
     >>> import pathlib, tempfile, numpy as np
     >>> from scipy.io import savemat
@@ -228,7 +228,7 @@ def _svhn_part(path: Path) -> tuple[np.ndarray, np.ndarray]:
             f"Got {str(path)!r}, but expected a whole file of {SVHN.title} with X and y; get it "
             f"again ({error})."
         ) from error
-    X = X[..., None] if X.ndim == 3 else X  # a single picture loses its axis in such files
+    X = X[..., None] if X.ndim == 3 else X  # a single image loses its axis in such files
     if X.dtype != np.uint8 or X.ndim != 4 or X.shape[2] != 3 or X.shape[3] != len(y):
         raise ValueError(
             f"Got {str(path)!r} with X of shape {X.shape} and {len(y)} labels, but expected bytes "
@@ -254,11 +254,11 @@ def load_tiny_imagenet(folder: str | os.PathLike) -> ImageSplits:
     Returns
     -------
     splits : ImageSplits
-        Paths; classes are WordNet numbers, such as ``n01443537``. Some pictures are grey.
+        Paths; classes are WordNet numbers, such as ``n01443537``. Some images are grey.
 
     Examples
     --------
-    A set of two pictures to learn from and one to test with:
+    A set of two images to learn from and one to test with:
 
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -282,7 +282,7 @@ def load_tiny_imagenet(folder: str | os.PathLike) -> ImageSplits:
     strange = next((row[0] for row in rows if not _is_plain(row[0])), None)
     if strange is not None:
         raise ValueError(
-            f"Got the picture {strange!r} in {str(notes)!r}, but expected names of files without a "
+            f"Got the image {strange!r} in {str(notes)!r}, but expected names of files without a "
             f"folder."
         )
     X_test = [path / "val" / "images" / row[0] for row in rows]
@@ -333,7 +333,7 @@ def load_image_folder(folder: str | os.PathLike) -> ImageSplits:
 
 
 def _has_folders(path: Path) -> bool:
-    """Whether there are classes: the pictures of a contest's test folder have none."""
+    """Whether there are classes: the images of a contest's test folder have none."""
     return path.is_dir() and any(entry.is_dir() for entry in path.iterdir())
 
 
@@ -342,6 +342,6 @@ def _positions(names: Sequence[str] | np.ndarray, classes: np.ndarray, path: Pat
     if unknown:
         raise ValueError(
             f"Got class {str(unknown[0])!r} in {str(path)!r}, but expected those of the training "
-            f"set only; add its pictures there, or leave it out."
+            f"set only; add its images there, or leave it out."
         )
     return np.searchsorted(classes, np.asarray(names))

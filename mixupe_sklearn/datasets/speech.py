@@ -33,7 +33,7 @@ class SpeechCommands(NamedTuple):
     speakers : ndarray of str
         Who speaks it: eight hex digits.
     split : ndarray of str or None
-        ``"train"``, ``"valid"`` or ``"test"`` by the lists of the data set, no speaker in two of
+        ``"train"``, ``"valid"`` or ``"test"`` by the lists of the dataset, no speaker in two of
         them; None if the lists are not there.
     classes : list of str
         The different words, sorted.
@@ -57,7 +57,7 @@ class SpeechCommands(NamedTuple):
 def load_speech_commands(
     folder: str | os.PathLike, *, words: Sequence[str] | None = None
 ) -> SpeechCommands:
-    """Find the clips of Google's Speech Commands data set, or of one laid out like it.
+    """Find the clips of Google's Speech Commands dataset, or of one laid out like it.
 
     Nothing is downloaded, and no sound is read. The data (Warden, 2018; CC BY 4.0) are at
     http://download.tensorflow.org/data/speech_commands_v0.02.tar.gz, to be unpacked.

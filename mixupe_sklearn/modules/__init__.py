@@ -16,7 +16,7 @@ from mixupe_sklearn.modules.resnet import ResNet
 from mixupe_sklearn.modules.vgg import VGG
 from mixupe_sklearn.modules.vit import ViT
 
-# The paper's networks for pictures and spectrograms, by name.
+# The paper's networks for images and spectrograms, by name.
 NAMED: dict[str, Callable[..., nn.Module]] = {
     "lenet": LeNet,
     "vgg11": partial(VGG, depth=11),

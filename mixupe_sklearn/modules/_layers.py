@@ -1,4 +1,4 @@
-"""What the families for pictures share: the run of stages, checks of sizes, and a few layers."""
+"""What the families for images share: the run of stages, checks of sizes, and a few layers."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -45,21 +45,21 @@ class ImageCheck(nn.Module):
     family : str
         Name of the module that asks.
     n_channels : int
-        How many channels a picture has.
+        How many channels an image has.
     image_size : pair of int
-        Height and width of a picture; the least ones if ``exact`` is false.
+        Height and width of an image; the least ones if ``exact`` is false.
     exact : bool
         Whether the weights fit one size only.
 
     Examples
     --------
     >>> import torch
-    >>> check = PictureCheck("VGG", 1, (160, 101), exact=True)
+    >>> check = ImageCheck("VGG", 1, (160, 101), exact=True)
     >>> check(torch.zeros(5, 1, 101, 160))
     Traceback (most recent call last):
     ...
     ValueError: Got a batch of shape (5, 1, 101, 160), but VGG expected (n, 1, 160, 101): build it \
-with the n_channels and image_size of the pictures.
+with the n_channels and image_size of the images.
     """
 
     def __init__(self, family: str, n_channels: int, image_size: tuple[int, int], exact: bool):
@@ -78,7 +78,7 @@ with the n_channels and image_size of the pictures.
         raise ValueError(
             f"Got a batch of shape {tuple(X.shape)}, but {self.family} expected "
             f"(n, {self.n_channels}, {height}, {width}){least}: build it with the n_channels and "
-            f"image_size of the pictures."
+            f"image_size of the images."
         )
 
     def _fits(self, height: int, width: int) -> bool:
@@ -96,22 +96,22 @@ def _is_count(value: Any) -> bool:
 
 
 def check_counts(**counts: Any) -> None:
-    """Check that each of these is a whole number of at least one.
+    """Check that each of these is an integer of at least one.
 
     Examples
     --------
     >>> check_counts(n_outputs=10, width=0)
     Traceback (most recent call last):
     ...
-    ValueError: Got width=0, but expected a whole number >= 1.
+    ValueError: Got width=0, but expected an integer >= 1.
     """
     for name, value in counts.items():
         if not _is_count(value):
-            raise ValueError(f"Got {name}={value!r}, but expected a whole number >= 1.")
+            raise ValueError(f"Got {name}={value!r}, but expected an integer >= 1.")
 
 
 def check_sequence(name: str, values: Any, n_least: int = 1) -> tuple[int, ...]:
-    """Check a sequence of whole numbers, and return it as a tuple.
+    """Check a sequence of integers, and return it as a tuple.
 
     Examples
     --------
@@ -120,13 +120,12 @@ def check_sequence(name: str, values: Any, n_least: int = 1) -> tuple[int, ...]:
     >>> check_sequence("blocks", 2)
     Traceback (most recent call last):
     ...
-    ValueError: Got blocks=2, but expected a sequence of at least 1 whole numbers >= 1.
+    ValueError: Got blocks=2, but expected a sequence of at least 1 integers >= 1.
     """
     found = tuple(values) if isinstance(values, Sequence) else ()
     if len(found) < n_least or not all(_is_count(value) for value in found):
         raise ValueError(
-            f"Got {name}={values!r}, but expected a sequence of at least {n_least} whole numbers "
-            f">= 1."
+            f"Got {name}={values!r}, but expected a sequence of at least {n_least} integers >= 1."
         )
     return found
 
@@ -150,20 +149,20 @@ def check_depth(family: str, depth: Any, known: Sequence[int]) -> None:
 
 
 def check_image_size(family: str, image_size: Any, least: int, reason: str) -> tuple[int, int]:
-    """Check that pictures are large enough for a family, and return their height and width.
+    """Check that images are large enough for a family, and return their height and width.
 
     Examples
     --------
-    >>> check_image_size("VGG", (8, 40), 32, "its 5 poolings halve the picture each")
+    >>> check_image_size("VGG", (8, 40), 32, "its 5 poolings halve the image each")
     Traceback (most recent call last):
     ...
     ValueError: Got image_size=(8, 40), but VGG expected at least 32 x 32: its 5 poolings halve \
-the picture each.
+the image each.
     """
     found = tuple(image_size) if isinstance(image_size, Sequence) else ()
     if len(found) != 2 or not all(_is_count(value) for value in found):
         raise ValueError(
-            f"Got image_size={image_size!r}, but expected two whole numbers: height and width."
+            f"Got image_size={image_size!r}, but expected two integers: height and width."
         )
     if min(found) < least:
         raise ValueError(

@@ -188,11 +188,11 @@ class CoAtNet(Staged):
     n_outputs : int
         Width of the output (logits).
     n_channels : int, default=3
-        How many channels a picture has.
+        How many channels an image has.
     image_size : pair of int, default=(224, 224)
-        Height and width of a picture.
+        Height and width of an image.
     widths : sequence of int, default=(64, 96, 192, 384, 768)
-        Width of the stem and of each group; each of them halves the picture.
+        Width of the stem and of each group; each of them halves the image.
     blocks : sequence of int, default=(2, 2, 3, 5, 2)
         How many convolutions the stem has, and how many blocks each group.
     d_head : int, default=32
@@ -217,7 +217,7 @@ class CoAtNet(Staged):
 
     Examples
     --------
-    A small one, for a processor:
+    A small network, for a CPU:
 
     >>> import torch
     >>> from mixupe_sklearn.modules import CoAtNet
@@ -242,7 +242,7 @@ class CoAtNet(Staged):
         widths = check_sequence("widths", widths, n_least=1 + N_ATTENTION)
         blocks = check_sequence("blocks", blocks, n_least=1 + N_ATTENTION)
         _check_fit(widths, blocks, d_head)
-        reason = f"its stem and {len(widths) - 1} groups halve the picture each"
+        reason = f"its stem and {len(widths) - 1} groups halve the image each"
         size = check_image_size("CoAtNet", image_size, 2 ** len(widths), reason)
         stages = [_stem(n_channels, widths[0], blocks[0], size)]
         for i in range(1, len(widths)):

@@ -226,19 +226,19 @@ def _is_count(value: Any, low: int) -> bool:
 def _check(n_features: int, n_numbers: Any, embedding: Any, bins: Any, d_levels: Any) -> None:
     if not _is_count(n_numbers, 0) or n_numbers > n_features:
         raise ValueError(
-            f"Got n_numbers={n_numbers!r}, but expected a whole number from 0 to {n_features}, the "
+            f"Got n_numbers={n_numbers!r}, but expected an integer from 0 to {n_features}, the "
             f"number of columns, or None for all of them."
         )
     if embedding not in EMBEDDINGS:
         known = ", ".join(map(repr, EMBEDDINGS))
         raise ValueError(f"Got embedding={embedding!r}, but expected one of {known}.")
     if d_levels is not None and not _is_count(d_levels, 1):
-        raise ValueError(f"Got d_levels={d_levels!r}, but expected a whole number >= 1 or None.")
+        raise ValueError(f"Got d_levels={d_levels!r}, but expected an integer >= 1 or None.")
     if embedding != "piecewise-linear":
         return
     if isinstance(bins, Integral):
         if not _is_count(bins, 2):
-            raise ValueError(f"Got bins={bins!r}, but expected a whole number >= 2, or edges.")
+            raise ValueError(f"Got bins={bins!r}, but expected an integer >= 2, or edges.")
     elif len(bins) != n_numbers:
         raise ValueError(
             f"Got bins of {len(bins)} columns, but expected {n_numbers}: make them with "

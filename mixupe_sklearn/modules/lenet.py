@@ -24,9 +24,9 @@ class LeNet(Staged):
     n_outputs : int
         Width of the output (logits).
     n_channels : int, default=1
-        How many channels a picture has.
+        How many channels an image has.
     image_size : pair of int, default=(160, 101)
-        Height and width of a picture.
+        Height and width of an image.
     channels : sequence of int, default=(20, 20)
         Width of each convolution.
     d_hidden : sequence of int, default=(1000,)

@@ -80,16 +80,16 @@ class PreActBlock(nn.Module):
 
 
 class PreActResNet(Staged):
-    """Pre-activation residual network with a stem for small pictures, as in the CIFAR experiments.
+    """Pre-activation residual network with a stem for small images, as in the CIFAR experiments.
 
     Parameters
     ----------
     n_outputs : int
         Width of the output (logits).
     n_channels : int, default=3
-        How many channels a picture has.
+        How many channels an image has.
     image_size : pair of int, default=(32, 32)
-        Height and width of a picture; larger ones run, too.
+        Height and width of an image; larger ones run, too.
     depth : {18, 34, 50, 101}, default=18
         Number of layers of the published network; from 50 on its blocks are bottlenecks.
     width : int, default=64
@@ -97,9 +97,9 @@ class PreActResNet(Staged):
         for bottlenecks.
     blocks : sequence of int or None, default=None
         How many blocks each group has; None is those of ``depth``. Each group but the first
-        halves the picture.
+        halves the image.
     stem_stride : int, default=1
-        Step of the first convolution; 2 for pictures of 64 x 64, such as Tiny-ImageNet.
+        Step of the first convolution; 2 for images of 64 x 64, such as Tiny-ImageNet.
     final_norm : bool, default=False
         Whether norm and ReLU stand before the head, as He et al. have it. The networks of the
         Mixup, Manifold Mixup and MixupE experiments do without.
@@ -119,7 +119,7 @@ class PreActResNet(Staged):
 
     Examples
     --------
-    A small one, for a processor:
+    A small network, for a CPU:
 
     >>> import torch
     >>> from mixupe_sklearn.modules import PreActResNet
@@ -146,7 +146,7 @@ class PreActResNet(Staged):
         check_depth("PreActResNet", depth, tuple(BLOCKS))
         blocks = check_sequence("blocks", BLOCKS[depth] if blocks is None else blocks)
         least = stem_stride * 2 ** (len(blocks) - 1)
-        reason = f"each of its {len(blocks)} groups but the first halves the picture"
+        reason = f"each of its {len(blocks)} groups but the first halves the image"
         check_image_size("PreActResNet", image_size, least, reason)
         bottleneck = depth >= 50
 
@@ -172,9 +172,9 @@ class WideResNet(Staged):
     n_outputs : int
         Width of the output (logits).
     n_channels : int, default=3
-        How many channels a picture has.
+        How many channels an image has.
     image_size : pair of int, default=(32, 32)
-        Height and width of a picture; larger ones run, too.
+        Height and width of an image; larger ones run, too.
     depth : int, default=28
         Number of layers: four, and six for each block that a group has.
     widening : int, default=10
@@ -199,7 +199,7 @@ class WideResNet(Staged):
 
     Examples
     --------
-    A small one, for a processor:
+    A small network, for a CPU:
 
     >>> import torch
     >>> from mixupe_sklearn.modules import WideResNet
@@ -226,7 +226,7 @@ class WideResNet(Staged):
                 f"Got depth={depth!r}, but WideResNet expected 4 and a multiple of 6, such as 10, "
                 f"16, 22, 28 or 40."
             )
-        reason = "two of its groups halve the picture"
+        reason = "two of its groups halve the image"
         check_image_size("WideResNet", image_size, LEAST_WIDE, reason)
         make = partial(PreActBlock, dropout=dropout)
         check = ImageCheck("WideResNet", n_channels, (LEAST_WIDE, LEAST_WIDE), exact=False)

@@ -1,4 +1,4 @@
-"""ResNet-50 and its deeper brothers, for large pictures."""
+"""ResNet-50 and its deeper brothers, for large images."""
 
 from collections.abc import Sequence
 
@@ -64,16 +64,16 @@ def _convolved(d_in: int, d_out: int, size: int, stride: int = 1) -> nn.Sequenti
 
 
 class ResNet(Staged):
-    """Residual network of bottlenecks behind a stem for large pictures; ResNet-50 by default.
+    """Residual network of bottlenecks behind a stem for large images; ResNet-50 by default.
 
     Parameters
     ----------
     n_outputs : int
         Width of the output (logits).
     n_channels : int, default=3
-        How many channels a picture has.
+        How many channels an image has.
     image_size : pair of int, default=(224, 224)
-        Height and width of a picture; other large ones run, too.
+        Height and width of an image; other large ones run, too.
     depth : {50, 101, 152}, default=50
         Number of layers of the published network.
     width : int, default=64
@@ -81,7 +81,7 @@ class ResNet(Staged):
         the one before.
     blocks : sequence of int or None, default=None
         How many blocks each group has; None is those of ``depth``. The stem makes a quarter of
-        the picture's height and width, each group but the first halves them.
+        the image's height and width, each group but the first halves them.
 
     Attributes
     ----------

@@ -32,9 +32,9 @@ class VGG(Staged):
     n_outputs : int
         Width of the output (logits).
     n_channels : int, default=1
-        How many channels a picture has.
+        How many channels an image has.
     image_size : pair of int, default=(160, 101)
-        Height and width of a picture.
+        Height and width of an image.
     depth : {11, 13, 16, 19}, default=11
         Number of layers of the published network.
     width : int, default=64
@@ -82,7 +82,7 @@ class VGG(Staged):
         check_depth("VGG", depth, tuple(BLOCKS))
         blocks = check_sequence("blocks", BLOCKS[depth] if blocks is None else blocks)
         shrink = 2 ** len(blocks)
-        reason = f"its {len(blocks)} poolings halve the picture each"
+        reason = f"its {len(blocks)} poolings halve the image each"
         size = check_image_size("VGG", image_size, shrink, reason)
         widths = [width * min(2**i, 8) for i in range(len(blocks))]
         stages = [

@@ -1,4 +1,4 @@
-"""Vision Transformer: a picture as a sequence of patches."""
+"""Vision Transformer: an image as a sequence of patches."""
 
 import math
 
@@ -20,9 +20,9 @@ class PatchTokens(nn.Module):
     Parameters
     ----------
     n_channels : int
-        How many channels a picture has.
+        How many channels an image has.
     image_size : pair of int
-        Height and width of a picture.
+        Height and width of an image.
     patch_size : int
         Height and width of a patch.
     d_model : int
@@ -118,9 +118,9 @@ class ViT(Staged):
     n_outputs : int
         Width of the output (logits).
     n_channels : int, default=3
-        How many channels a picture has.
+        How many channels an image has.
     image_size : pair of int, default=(224, 224)
-        Height and width of a picture, multiples of ``patch_size``.
+        Height and width of an image, multiples of ``patch_size``.
     patch_size : int, default=16
         Height and width of a patch.
     d_model : int, default=768
@@ -150,7 +150,7 @@ class ViT(Staged):
 
     Examples
     --------
-    A small one, for a processor:
+    A small network, for a CPU:
 
     >>> import torch
     >>> from mixupe_sklearn.modules import ViT

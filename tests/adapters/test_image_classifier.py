@@ -1,4 +1,4 @@
-"""MixupEImageClassifier: the promises of an estimator, on pictures."""
+"""MixupEImageClassifier: the promises of an estimator, on images."""
 
 import pickle
 
@@ -54,7 +54,7 @@ class Misleading(Plain):
 
 
 class Pairs(torch.utils.data.Dataset):
-    """Pictures and labels, one at a time: what a user has on a disk."""
+    """Images and labels, one at a time: what a user has on a disk."""
 
     def __init__(self, X, y):
         self.X, self.y = X, y
@@ -104,7 +104,7 @@ def test_it_learns_digits_and_speaks_their_names(fitted, images):
     np.testing.assert_array_equal(fitted.predict_log_proba(X[:20]), np.log(proba))
 
 
-def test_layouts_and_types_of_the_same_pictures_are_the_same(fitted, images):
+def test_layouts_and_types_of_the_same_images_are_the_same(fitted, images):
     X = images[0][:10]
     wanted = fitted.predict_proba(X)
     for same in (X[..., None], X[:, None], torch.from_numpy(X), list(X)):
@@ -187,12 +187,12 @@ def test_narrow_strided_convolutions_keep_the_usual_order(images):
     for params, is_last in ((TINY, False), (WIDE, True)):
         model = make(module_params=params, max_epochs=1).fit(X, y)
         assert model.net_._prepare.channels_last is is_last
-    with pytest.raises(ValueError, match="Got channels_last=True on a processor with a 1 x 1"):
+    with pytest.raises(ValueError, match="Got channels_last=True on a CPU with a 1 x 1"):
         make(channels_last=True).fit(X, y)
 
 
 @pytest.mark.parametrize("is_last", [False, True])
-def test_the_module_sees_one_order_whatever_the_picture_has(is_last):
+def test_the_module_sees_one_order_whatever_the_image_has(is_last):
     prepare = Prepare([0.5] * 3, [0.25] * 3, channels_last=is_last)
     order = torch.channels_last if is_last else torch.contiguous_format
     channels_next = torch.zeros(2, 4, 4, 3, dtype=torch.uint8).movedim(3, 1)
@@ -212,7 +212,7 @@ def test_a_sentence_of_a_worker_comes_alone_from_fit_and_predict(images):
 
 
 class WorseAndWorse(Pairs):
-    """Its pictures are spoiled once they have been read for the mean."""
+    """Its images are spoiled once they have been read for the mean."""
 
     n_read = 0
 
@@ -240,7 +240,7 @@ def test_low_precision_has_the_exact_penalty_of_hidden_states_too(images):
 
 
 def test_a_schedule_ends_where_training_does(images):
-    """Of 101 pictures in batches of 50 the last joins the second batch: two steps, not three."""
+    """Of 101 images in batches of 50 the last joins the second batch: two steps, not three."""
     rates = []
 
     class Watch(Callback):
@@ -325,7 +325,7 @@ def test_a_training_that_fails_goes_on_as_if_it_had_not_been(images, monkeypatch
     assert are_equal(model.partial_fit(X, y), undisturbed.partial_fit(X, y))
 
 
-def test_what_pictures_mean_is_settled_in_fit(images):
+def test_what_images_mean_is_settled_in_fit(images):
     X, y = images[0].astype(float), images[1]
     model = make(value_range=(0, 255), max_epochs=1, warm_start=True).fit(X, y)
     before = model.predict_proba(X)
@@ -372,7 +372,7 @@ def test_a_folder_of_class_folders_brings_its_labels(images, tmp_path):
     assert model.score(tmp_path) > 0.5
 
 
-def test_pictures_of_other_sizes_are_brought_to_the_wanted_one(fitted, images):
+def test_images_of_other_sizes_are_brought_to_the_wanted_one(fitted, images):
     X, y = images
     model = make(image_size=(6, 10), max_epochs=1).fit(X, y)
     assert model.shape_in_ == (1, 6, 10)
@@ -425,7 +425,7 @@ def test_manifold_mixup_mixes_at_the_stages_of_the_module(images):
         make(mix_at="hidden", module=Plain, module_params=None).fit(X, y)
 
 
-def test_several_labels_a_picture_are_learned(images):
+def test_several_labels_a_image_are_learned(images):
     X, y = images
     several = np.column_stack([np.isin(y, ["one", "two"]), y == "zero"]).astype(int)
     model = make(max_epochs=4, batch_size=20).fit(X, several)
@@ -456,11 +456,11 @@ def test_two_passes_move_running_statistics_as_plain_mixup_does(images):
         assert torch.equal(buffer, two[name]), name
 
 
-def test_a_single_pass_has_the_statistics_of_mixed_and_clean_pictures_together(images):
+def test_a_single_pass_has_the_statistics_of_mixed_and_clean_images_together(images):
     mixup = statistics(one_step(images, method="mixup"))
     one = statistics(one_step(images, eta=0.1))
     assert any(not torch.equal(buffer, one[name]) for name, buffer in mixup.items())
-    # The same by hand: the first norm sees the stem's output of both kinds of pictures.
+    # The same by hand: the first norm sees the stem's output of both kinds of images.
     torch.manual_seed(0)
     module = PreActResNet(10, n_channels=1, image_size=(8, 8), **TINY).double()
     inputs = torch.randn(300, 1, 8, 8, dtype=torch.float64)
@@ -558,7 +558,7 @@ WRONG = {
     ),
     "an odd number of workers": (
         lambda model, X: clone(model).set_params(n_workers=-1).fit(X, np.arange(300) % 2),
-        "Got n_workers=-1, but expected a whole number >= 0.",
+        "Got n_workers=-1, but expected an integer >= 0.",
     ),
     "an unknown network": (
         lambda model, X: clone(model).set_params(module="vgg").fit(X, np.arange(300) % 2),
@@ -568,13 +568,13 @@ WRONG = {
         lambda model, X: clone(model).set_params(augment="rotate").fit(X, np.arange(300) % 2),
         "Got augment='rotate', but expected",
     ),
-    "pictures too small for a named network": (
+    "images too small for a named network": (
         lambda model, X: (
             clone(model).set_params(module="vgg11", module_params=None).fit(X, np.arange(300) % 2)
         ),
         r"Got image_size=\(8, 8\), but VGG",
     ),
-    "pictures too small for a module of one's own": (
+    "images too small for a module of one's own": (
         lambda model, X: (
             clone(model)
             .set_params(

@@ -118,7 +118,7 @@ def test_vgg_runs_on_spectrograms(spectrograms, sounds):
 
 WRONG = {
     "no labels": (lambda model, X: clone(model).fit(X), "Got y=None and an X without labels"),
-    "spectrograms with holes": (
+    "spectrograms with missing values": (
         lambda model, X: model.predict(np.full((2, 160, 101), np.nan)),
         "Got X with values that are NaN or infinite, but expected finite spectrograms.",
     ),
@@ -126,7 +126,7 @@ WRONG = {
         lambda model, X: model.predict(np.full((2, 160, 101), 1j)),
         "Got X of complex128 in 3 dimensions, but expected spectrograms of real floats",
     ),
-    "many channels of whole numbers": (
+    "many channels of integers": (
         lambda model, X: clone(model).fit(np.zeros((2, 16, 8000), dtype=np.int16), ["a", "b"]),
         "Got X of int16 in 3 dimensions, but expected spectrograms of real floats",
     ),
@@ -142,7 +142,7 @@ WRONG = {
         lambda model, X: model.predict(torch.zeros(2, 1, 16000)),
         r"Got X of shape \(2, 1, 16000\), but expected waveforms .*; take X\[:, 0\], or .*mean\(1\)",
     ),
-    "stereo waveforms of whole numbers": (
+    "stereo waveforms of integers": (
         lambda model, X: model.predict(np.zeros((2, 2, 16000), dtype=np.int16)),
         r"Got X of shape \(2, 2, 16000\), but expected waveforms .*; take X\[:, 0\], or .*mean\(1\)",
     ),

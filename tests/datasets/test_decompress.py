@@ -141,9 +141,9 @@ def tiny_imagenet(folder, name):
 @pytest.mark.parametrize(
     "name", ["../../train/n01/images/one.JPEG", "/etc/passwd", "..", ".", "a\\b", "C:x", "a\0b"]
 )
-def test_a_list_of_pictures_names_none_elsewhere(name, tmp_path):
+def test_a_list_of_images_names_none_elsewhere(name, tmp_path):
     tiny_imagenet(tmp_path, name)
-    with pytest.raises(ValueError, match="^Got the picture .*, but expected names of files"):
+    with pytest.raises(ValueError, match="^Got the image .*, but expected names of files"):
         load_tiny_imagenet(tmp_path)
 
 

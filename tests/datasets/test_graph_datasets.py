@@ -154,7 +154,7 @@ TU_ERRORS = {
         {"A": "1, 2, 3\n"},
         "with 3 numbers a line, but expected two, an edge",
     ),
-    "a word": ({"graph_labels": "yes\nno\n"}, "something else than lines of whole numbers"),
+    "a word": ({"graph_labels": "yes\nno\n"}, "something else than lines of integers"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Loaders of published sets of pictures, on tiny sets in the same layouts."""
+"""Loaders of published sets of images, on tiny sets in the same layouts."""
 
 import os
 import pickle
@@ -20,7 +20,7 @@ RNG = np.random.default_rng(0)
 
 
 def rows_of(images):
-    """Pictures (n, 32, 32, 3) as CIFAR keeps them: all red bytes, then green, then blue."""
+    """Images (n, 32, 32, 3) as CIFAR keeps them: all red bytes, then green, then blue."""
     return np.stack(
         [images[..., channel].reshape(len(images), -1) for channel in range(3)], 1
     ).reshape(len(images), -1)
@@ -163,7 +163,7 @@ def test_cifar_that_python_3_wrote_with_names_of_text_is_read(tmp_path):
     ("file", "content", "message"),
     [
         ("batches.meta", {b"num_vis": 1}, "without 'label_names', but expected the names of"),
-        ("test_batch", {b"labels": ["a", "b"]}, "type <U1, but expected bytes .* whole numbers"),
+        ("test_batch", {b"labels": ["a", "b"]}, "type <U1, but expected bytes .* integers"),
         ("test_batch", {b"labels": [77, -3]}, "labels from -3 to 77, but expected 0 to 9"),
     ],
 )
@@ -238,7 +238,7 @@ def test_tiny_imagenet_is_listed_and_read(tmp_path):
     assert read_images(splits.X_test).shape == (3, 3, 4, 6)
 
 
-def test_a_picture_of_tiny_imagenet_that_is_gone_is_named(tmp_path):
+def test_a_image_of_tiny_imagenet_that_is_gone_is_named(tmp_path):
     write_tiny_imagenet(tmp_path)
     (tmp_path / "val" / "images" / "val_1.JPEG").unlink()
     with pytest.raises(

@@ -66,11 +66,15 @@ def test_numbers_of_columns_and_years_are_names(read, names):
 
 
 def test_words_taken_for_holes_among_the_classes_are_named(read):
-    with pytest.warns(UserWarning, match=r"2 holes \('NA', 'None' taken for holes\); those rows"):
+    with pytest.warns(
+        UserWarning, match=r"2 missing values \('NA', 'None' taken for missing values\); those rows"
+    ):
         read("size,class\n1,None\n2,a\n3,b\n4,NA\n5,a\n6,b\n")
     with (
-        pytest.warns(UserWarning, match="2 holes"),
-        pytest.raises(ValueError, match=r"one class only, 'a' \('none' taken for holes\), but"),
+        pytest.warns(UserWarning, match="2 missing values"),
+        pytest.raises(
+            ValueError, match=r"one class only, 'a' \('none' taken for missing values\), but"
+        ),
     ):
         read("size,class\n1,none\n2,a\n3,none\n4,a\n")
 

@@ -38,7 +38,7 @@ def test_clips_are_found_with_word_and_speaker(folder):
 def test_paths_can_be_chosen_from_and_read(folder):
     commands = load_speech_commands(str(folder))
     chosen = commands.paths[commands.labels == "yes"]
-    assert [len(wave) for wave in read_waveforms(chosen).waves] == [20] * 6
+    assert [len(waveform) for waveform in read_waveforms(chosen).waveforms] == [20] * 6
 
 
 def test_words_can_be_chosen(folder):

@@ -49,7 +49,7 @@ def test_an_embedded_table_has_the_rows_and_class_names_of_scikit_learn(name, lo
     assert table.y.tolist() == bunch.target_names[bunch.target].tolist()
 
 
-def test_digits_are_whole_numbers():
+def test_digits_are_integers():
     table, bunch = load_embedded("digits"), load_digits()
     assert table.y.dtype.kind == "i"
     assert {kind.kind for kind in table.X.dtypes} == {"i"}
@@ -175,7 +175,7 @@ def test_quoted_fields_may_hold_delimiters_quotes_and_new_lines(read):
 @pytest.mark.parametrize(
     "missing", ["", "NA", "N/A", "NaN", "null", "NULL", "?", "none", "None", " na "]
 )
-def test_words_for_holes_are_holes(read, missing):
+def test_words_for_holes_are_missing_values(read, missing):
     table = read(f"size,city,class\n1,Oslo,a\n{missing},{missing},a\n2,Bonn,b\n3,Rome,b\n")
     assert table.X.dtypes["size"] == np.float64
     assert table.X.isna().sum().tolist() == [1, 1]
@@ -200,7 +200,7 @@ def test_a_long_line_under_the_wrong_delimiter_does_no_harm(read):
 
 
 @pytest.mark.skipif(pd.__version__ < "3", reason="pandas 2 takes them for text")
-def test_huge_whole_numbers_are_numbers(read):
+def test_huge_integers_are_numbers(read):
     table = read("size,class\n123456789012345678901234567890,a\n1,a\n2,b\n3,b\n")
     assert table.X["size"].tolist() == [123456789012345678901234567890.0, 1.0, 2.0, 3.0]
 
@@ -216,7 +216,7 @@ def test_huge_whole_numbers_are_numbers(read):
         ("1 1 b b", ["1", "1", "b", "b"]),
     ],
 )
-def test_classes_are_text_or_whole_numbers(read, written, classes):
+def test_classes_are_text_or_integers(read, written, classes):
     rows = "".join(f"{row},{label}\n" for row, label in enumerate(written.split()))
     table = read("size,class\n" + rows)
     assert table.y.tolist() == classes
@@ -233,7 +233,8 @@ def test_many_whole_number_classes_are_classes_if_they_have_rows(read):
 
 def test_rows_without_a_class_are_left_out_with_a_warning(read):
     with pytest.warns(
-        UserWarning, match=r"Got column 'class' of .* with 2 holes \('\?' taken for holes\); those"
+        UserWarning,
+        match=r"Got column 'class' of .* with 2 missing values \('\?' taken for missing values\); those",
     ):
         table = read("size,class\n1,7\n2,\n3,8\n4,7\n5,?\n6,8\n")
     assert table.X["size"].tolist() == [1, 3, 4, 6]
@@ -280,7 +281,7 @@ def test_empty_columns_are_left_out_with_a_warning(read):
         ('size,class\n1,a\n"2,b\n' + "3,a\n" * 50_000, "Got a field without end in line 3 of"),
         (
             "size,class\n1,\n2,NA\n",
-            r"Got column 'class' of .* without any value \('NA' taken for holes\), but expected",
+            r"Got column 'class' of .* without any value \('NA' taken for missing values\), but expected",
         ),
         (
             'a;b;class\n1;";b\n2;;b\n3;1;b\n"q";";b\n4;5;a\n',

@@ -1,4 +1,4 @@
-"""Random and damaged files of pictures, sounds, graphs and pickles: read whole, or refused."""
+"""Random and damaged files of images, sounds, graphs and pickles: read whole, or refused."""
 
 import io
 import pickle
@@ -83,7 +83,7 @@ def test_a_damaged_wav_file_is_a_sound_or_is_refused(folder, content):
     path = written(folder, "a.wav", content)
     found = tried(lambda: sound_files.read_file(path, "a.wav"))
     if found.refusal is None:
-        assert 1 <= found.answer.rate <= sound_files.MOST_RATE
+        assert 1 <= found.answer.rate <= sound_files.MAX_RATE
         assert found.answer.values.size
         assert np.isfinite(found.answer.values).all()
 
@@ -109,7 +109,7 @@ IMAGES += [
 
 
 @given(st.sampled_from(IMAGES).flatmap(flipped) | st.binary(max_size=60))
-def test_a_damaged_picture_is_bytes_or_is_refused(folder, content):
+def test_a_damaged_image_is_bytes_or_is_refused(folder, content):
     path = written(folder, "a.png", content)
     found = tried(lambda: image_files.read_file(path))
     if found.refusal is None:

@@ -1,4 +1,4 @@
-"""Pictures of every kind become the same tensors, and bad ones get a sentence."""
+"""Images of every kind become the same tensors, and bad ones get a sentence."""
 
 import multiprocessing
 import pickle
@@ -33,7 +33,7 @@ EXPECTED = torch.from_numpy(COLOURS).permute(0, 3, 1, 2)
 
 @pytest.fixture
 def folder(tmp_path):
-    """Two classes of three PNG files each, beside what is no picture."""
+    """Two classes of three PNG files each, beside what is no image."""
     for number, pixels in enumerate(COLOURS):
         path = tmp_path / "set" / ("cat" if number < 3 else "dog") / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ class Pairs(Dataset):
 
 
 def forms():
-    """The same six colour pictures in all the forms that are taken."""
+    """The same six colour images in all the forms that are taken."""
     first = COLOURS.transpose(0, 3, 1, 2)
     drawn = [Image.fromarray(pixels) for pixels in COLOURS]
     objects = np.empty(6, dtype=object)
@@ -106,10 +106,10 @@ def test_every_form_of_paths_gives_the_same_bytes(form, paths):
     assert torch.equal(read_images(X).data, EXPECTED)
 
 
-def test_a_folder_of_class_folders_gives_pictures_and_labels(folder):
+def test_a_folder_of_class_folders_gives_images_and_labels(folder):
     for name in (".DS_Store", "cat/Thumbs.db", "dog/.hidden.png", "cat/notes.txt", ".git/1.png"):
         (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text("no picture")
+        (folder / name).write_text("no image")
     for X in (folder, str(folder)):
         images = read_images(X)
         assert torch.equal(images.data, EXPECTED)
@@ -142,11 +142,11 @@ def test_read_only_memory_is_neither_copied_nor_warned_of(tmp_path):
     [GREYS, GREYS[..., None], GREYS[:, None], list(GREYS), torch.from_numpy(GREYS.copy())],
     ids=["nhw", "nhwc", "nchw", "list", "tensor"],
 )
-def test_grey_pictures_have_one_channel(X):
+def test_grey_images_have_one_channel(X):
     assert torch.equal(read_images(X).data, EXPECTED[:, :1])
 
 
-def test_truth_values_are_black_and_white():
+def test_booleans_are_black_and_white():
     X = GREYS > 100
     assert torch.equal(read_images(X).data[:, 0], torch.from_numpy(X) * 255)
 
@@ -181,7 +181,7 @@ def test_a_range_of_ones_own_is_mapped_to_zero_and_one(dtype):
     assert torch.allclose(images.data.flatten(), torch.tensor([0.0, 0.25, 0.5, 1.0]))
 
 
-def test_the_range_of_fit_holds_for_dark_pictures_and_leaves_bytes_alone():
+def test_the_range_of_fit_holds_for_dark_images_and_leaves_bytes_alone():
     dark = np.full((1, 2, 2), 0.51)
     assert read_images(dark, float_range=(0.0, 255.0)).data.max() == pytest.approx(0.002)
     assert torch.equal(read_images(COLOURS, float_range=(0.0, 1.0)).data, EXPECTED)
@@ -265,17 +265,17 @@ def test_tensors_have_their_channels_first_where_they_can(shape, expected):
         ),
         (
             np.zeros(5),
-            "Got X of shape (5,), but expected pictures (n, h, w), (n, h, w, c) or (n, c, h, w).",
+            "Got X of shape (5,), but expected images (n, h, w), (n, h, w, c) or (n, c, h, w).",
         ),
         (
             np.zeros((5, 64)),
             "(n, c, h, w); rows of pixels need their size, as in X.reshape(-1, 28, 28).",
         ),
-        (np.zeros((5, 1, 2, 3, 4)), "Got X of shape (5, 1, 2, 3, 4), but expected pictures"),
-        (np.zeros((32, 32, 3)), "a single picture (h, w, c) becomes a set of one by X[None]."),
-        (np.zeros((0, 8, 8)), "Got X of shape (0, 8, 8), but expected one picture at least."),
-        (np.zeros((2, 8, 0)), "Got X of shape (2, 8, 0), but expected one picture at least."),
-        ([], "Got X without any picture, but expected some."),
+        (np.zeros((5, 1, 2, 3, 4)), "Got X of shape (5, 1, 2, 3, 4), but expected images"),
+        (np.zeros((32, 32, 3)), "a single image (h, w, c) becomes a set of one by X[None]."),
+        (np.zeros((0, 8, 8)), "Got X of shape (0, 8, 8), but expected one image at least."),
+        (np.zeros((2, 8, 0)), "Got X of shape (2, 8, 0), but expected one image at least."),
+        ([], "Got X without any image, but expected some."),
         (
             [np.zeros((8, 8)), np.zeros((8, 8, 3))],
             "Got X[1] with 3 channels, but expected 1 as X[0] has; make all grey or all RGB.",
@@ -290,14 +290,14 @@ def test_tensors_have_their_channels_first_where_they_can(shape, expected):
         ),
         (
             [GREYS[0], np.zeros(4)],
-            "Got X[1] of shape (4,), but expected a picture (h, w), (h, w, c) or (c, h, w).",
+            "Got X[1] of shape (4,), but expected an image (h, w), (h, w, c) or (c, h, w).",
         ),
         (
             [[[1, 2], [3]], [[1, 2], [3, 4]]],
-            "Got X[0] with rows of unequal lengths, but expected a picture (h, w)",
+            "Got X[0] with rows of unequal lengths, but expected an image (h, w)",
         ),
-        (Image.fromarray(GREYS[0]), "Got X of type Image, but expected arrays, a list of pictures"),
-        (7, "Got X of type int, but expected arrays, a list of pictures or of files, a folder"),
+        (Image.fromarray(GREYS[0]), "Got X of type Image, but expected arrays, a list of images"),
+        (7, "Got X of type int, but expected arrays, a list of images or of files, a folder"),
         (
             [GREYS[0], None],
             "Got X[1] of type NoneType, but expected an image of Pillow or an array",
@@ -318,7 +318,7 @@ def test_tensors_have_their_channels_first_where_they_can(shape, expected):
     ],
     ids=range(23),
 )
-def test_what_cannot_be_pictures_is_refused(X, message):
+def test_what_cannot_be_images_is_refused(X, message):
     with pytest.raises((ValueError, TypeError)) as caught:
         read_images(X)
     assert message in str(caught.value)
@@ -392,7 +392,7 @@ def test_bytes_are_not_told_to_give_the_range_that_was_given(form):
 
 
 @pytest.mark.parametrize("form", [np.asarray, list, Pairs], ids=["array", "list", "dataset"])
-def test_normalised_pictures_are_told_that_fit_does_it(form):
+def test_normalised_images_are_told_that_fit_does_it(form):
     X = form((COLOURS / 255 - 0.5) / 0.25)
     with pytest.raises(ValueError, match="range, leave normalising to fit, and spectrograms to"):
         read_images(X)
@@ -413,9 +413,7 @@ def test_an_odd_range_is_refused(value_range):
 
 @pytest.mark.parametrize("image_size", [32, (0, 4), (4,), (4.5, 4), "44"], ids=str)
 def test_an_odd_size_is_refused(image_size):
-    with pytest.raises(
-        ValueError, match="Got image_size=.*, but expected None or two whole numbers"
-    ):
+    with pytest.raises(ValueError, match="Got image_size=.*, but expected None or two integers"):
         read_images(GREYS, image_size=image_size)
 
 
@@ -446,7 +444,7 @@ def test_all_forms_are_resized_alike(form, paths):
         assert (images.data[number].int() - expected[number].int()).abs().max() <= 1
 
 
-def test_pictures_of_many_sizes_are_resized_to_one():
+def test_images_of_many_sizes_are_resized_to_one():
     X = [np.full((h, w), 7.0) for h, w in ((4, 4), (9, 2), (1, 1))]
     data = read_images(X, image_size=(3, 5)).data
     assert data.shape == (3, 1, 3, 5)
@@ -507,20 +505,18 @@ def test_grey_files_alone_have_one_channel_unless_three_are_asked_for(tmp_path):
 
 
 def test_colour_files_where_grey_is_expected_are_refused(paths):
-    with pytest.raises(
-        ValueError, match="Got file '.*0.png' in colour, but expected grey pictures"
-    ):
+    with pytest.raises(ValueError, match="Got file '.*0.png' in colour, but expected grey images"):
         read_images(paths, n_channels=1)
 
 
-def test_a_picture_of_floats_is_refused():
+def test_a_image_of_floats_is_refused():
     with pytest.raises(
-        ValueError, match="Got X\\[0\\], a picture of floats, but expected 8 or 16 bits"
+        ValueError, match="Got X\\[0\\], an image of floats, but expected 8 or 16 bits"
     ):
         read_images([Image.new("F", (2, 2))])
 
 
-def test_a_picture_of_more_than_sixteen_bits_is_refused():
+def test_a_image_of_more_than_sixteen_bits_is_refused():
     image = Image.fromarray(np.array([[0, 70000]], dtype=np.int32))
     with pytest.raises(
         ValueError, match="Got X\\[0\\] with values from 0 to 70000, but expected 16 bits"
@@ -530,9 +526,7 @@ def test_a_picture_of_more_than_sixteen_bits_is_refused():
 
 def damage(path, how):
     content = path.read_bytes()
-    path.write_bytes(
-        {"cut": content[: len(content) // 2], "empty": b"", "text": b"no picture"}[how]
-    )
+    path.write_bytes({"cut": content[: len(content) // 2], "empty": b"", "text": b"no image"}[how])
 
 
 @pytest.mark.parametrize("suffix", ["png", "jpg", "bmp", "gif", "webp", "tif"])
@@ -545,7 +539,7 @@ def test_a_damaged_file_is_named(tmp_path, suffix, how, number):
     damage(paths[number], how)
     with pytest.raises(
         ValueError,
-        match=f"Got file '.*{number}.{suffix}', but expected a whole picture \\(.*\\); mend or remove it.",
+        match=f"Got file '.*{number}.{suffix}', but expected a whole image \\(.*\\); mend or remove it.",
     ):
         read_images(paths)
 
@@ -554,9 +548,7 @@ def test_an_image_of_pillow_whose_file_is_cut_is_named(paths):
     damage(paths[4], "cut")
     with (
         Image.open(paths[4]) as image,
-        pytest.raises(
-            ValueError, match="Got X\\[1\\], but expected a whole picture \\(Pillow says"
-        ),
+        pytest.raises(ValueError, match="Got X\\[1\\], but expected a whole image \\(Pillow says"),
     ):
         read_images([Image.fromarray(COLOURS[0]), image])
 
@@ -597,15 +589,15 @@ def empty(folder):
         ),
         (
             lambda f: (f / "cat" / "0.png").rename(f / "0.png"),
-            "with '0.png' directly in it, but expected a folder for each class, with its pictures; for pictures without classes, give a list",
+            "with '0.png' directly in it, but expected a folder for each class, with its images; for images without classes, give a list",
         ),
         (
             lambda f: (f / "eel").mkdir(),
-            "without any picture in 'eel', but expected some in every class folder",
+            "without any image in 'eel', but expected some in every class folder",
         ),
         (
             lambda f: [(f / a).rename(f / b) for a, b in (("cat", "train"), ("dog", "Test"))],
-            "with the folders 'Test', 'train', which are parts of a data set",
+            "with the folders 'Test', 'train', which are parts of a dataset",
         ),
     ],
     ids=["empty", "one-class", "directly", "empty-class", "parts"],
@@ -623,10 +615,10 @@ def test_a_link_in_circles_is_followed_once(folder):
     assert len(read_images(folder).data) == len(EXPECTED)
 
 
-def test_pictures_without_pixels_and_pairs_are_refused():
+def test_images_without_pixels_and_pairs_are_refused():
     with pytest.raises(ValueError, match=r"Got X\[1\] of size \(0, 3\), but expected some pixels."):
         read_images([Image.new("L", (3, 3)), Image.new("L", (3, 0))])
-    with pytest.raises(ValueError, match=r"Got X\[0\], a pair, but expected a picture alone; give"):
+    with pytest.raises(ValueError, match=r"Got X\[0\], a pair, but expected an image alone; give"):
         read_images([(image, 1) for image in COLOURS])
 
 
@@ -645,15 +637,15 @@ def test_a_path_that_is_no_folder_is_refused(folder, paths):
         read_images(str(paths[0]))
 
 
-def test_without_labels_any_folder_with_pictures_will_do(folder, tmp_path):
+def test_without_labels_any_folder_with_images_will_do(folder, tmp_path):
     assert torch.equal(read_images(folder, labelled=False).data, EXPECTED)
     assert read_images(folder / "cat", labelled=False).shape == (3, 3, 8, 10)
     (tmp_path / "void").mkdir()
-    with pytest.raises(ValueError, match="Got X='.*void' without any picture, but expected some."):
+    with pytest.raises(ValueError, match="Got X='.*void' without any image, but expected some."):
         read_images(tmp_path / "void", labelled=False)
 
 
-# Lazy pictures
+# Lazy images
 
 
 @pytest.fixture
@@ -680,12 +672,12 @@ def test_lazy_files_that_change_are_named(lazy_files, paths):
     damage(paths[3], "cut")
     with pytest.raises(ValueError, match="Got file '.*5.png' of size \\(5, 7\\)"):
         lazy_files.data[5]
-    with pytest.raises(ValueError, match="Got file '.*3.png', but expected a whole picture"):
+    with pytest.raises(ValueError, match="Got file '.*3.png', but expected a whole image"):
         lazy_files.data[3]
 
 
 @pytest.mark.parametrize("kind", ["files", "dataset"])
-def test_lazy_pictures_pickle_and_load_in_workers(kind, paths):
+def test_lazy_images_pickle_and_load_in_workers(kind, paths):
     data = ImageFiles(paths) if kind == "files" else DatasetImages(Pairs(COLOURS))
     again = pickle.loads(pickle.dumps(data))
     assert again.shape == (6, 3, 8, 10)
@@ -734,7 +726,7 @@ def test_the_fault_of_a_users_own_dataset_keeps_its_traceback(new_processes):
 @pytest.mark.parametrize(
     "labels", [np.arange(6), list("aabbcc"), torch.arange(6)], ids=["array", "list", "tensor"]
 )
-def test_a_dataset_gives_its_pictures_and_the_labels_of_its_items(labels):
+def test_a_dataset_gives_its_images_and_the_labels_of_its_items(labels):
     images = read_images(Pairs(COLOURS, labels))
     assert images.is_lazy
     assert images.shape == (6, 3, 8, 10)
@@ -745,7 +737,7 @@ def test_a_dataset_gives_its_pictures_and_the_labels_of_its_items(labels):
 @pytest.mark.parametrize(
     "form", [torch.from_numpy, np.asarray, np.ndarray.tolist], ids=["tensor", "array", "list"]
 )
-def test_several_labels_a_picture_become_a_matrix(form):
+def test_several_labels_a_image_become_a_matrix(form):
     labels = RNG.integers(0, 2, (6, 3))
     found = find_labels(Pairs(COLOURS, [form(own) for own in labels]))
     assert np.array_equal(found, labels)
@@ -762,7 +754,7 @@ def test_labels_of_unequal_number_are_refused():
 
 
 @pytest.mark.parametrize("name", ["targets", "labels"])
-def test_labels_that_a_dataset_tells_are_taken_without_reading_pictures(name):
+def test_labels_that_a_dataset_tells_are_taken_without_reading_images(name):
     pairs = Pairs(COLOURS, [0] * 6)
     setattr(pairs, name, [5, 4, 3, 2, 1, 0])
     assert find_labels(pairs).tolist() == [5, 4, 3, 2, 1, 0]
@@ -831,7 +823,7 @@ def test_an_item_of_a_dataset_that_differs_is_named(item, message):
 def test_images_of_pillow_in_a_dataset_follow_the_first():
     colour, grey = Image.fromarray(COLOURS[0]), Image.fromarray(GREYS[0])
     assert read_images(Pairs([colour, grey])).data[1].shape == (3, 8, 10)
-    with pytest.raises(ValueError, match="Got X\\[1\\] in colour, but expected grey pictures"):
+    with pytest.raises(ValueError, match="Got X\\[1\\] in colour, but expected grey images"):
         read_images(Pairs([grey, colour])).data[1]
 
 
@@ -846,7 +838,7 @@ def test_a_dataset_without_length_or_items_is_refused():
         match="Got X=Stream without a length, but expected a Dataset whose items have numbers.",
     ):
         read_images(Stream())
-    with pytest.raises(ValueError, match="Got X without any picture, but expected some."):
+    with pytest.raises(ValueError, match="Got X without any image, but expected some."):
         read_images(Pairs([]))
 
 
@@ -898,13 +890,13 @@ def test_a_constant_channel_has_a_deviation_of_one(value):
     assert mean[1] == pytest.approx(value)
 
 
-def test_a_zero_weight_is_as_if_the_picture_were_not_there():
+def test_a_zero_weight_is_as_if_the_image_were_not_there():
     X = torch.rand(6, 1, 3, 3)
     X[2] = torch.nan
     weight = np.array([1, 1, 0, 1, 1, 1])
     assert np.isfinite(channel_statistics(X, weight=weight)).all()
     with pytest.raises(
-        ValueError, match="Got pictures of no weight, but expected one of weight above 0"
+        ValueError, match="Got images of no weight, but expected one of weight above 0"
     ):
         channel_statistics(X, weight=np.zeros(6))
 

@@ -95,7 +95,7 @@ def test_the_convolutions_of_vgg_have_as_many_weights_as_the_published_ones(dept
 
 
 @pytest.mark.parametrize("name", list(NAMED))
-def test_a_named_network_takes_pictures_of_the_size_that_its_signature_gives(name):
+def test_a_named_network_takes_images_of_the_size_that_its_signature_gives(name):
     parameters = inspect.signature(NAMED[name]).parameters
     n_channels, size = parameters["n_channels"].default, parameters["image_size"].default
     with torch.device("meta"):
@@ -104,7 +104,7 @@ def test_a_named_network_takes_pictures_of_the_size_that_its_signature_gives(nam
 
 
 @every_family
-def test_64_pictures_are_learned_to_zero_error(family, images, one_thread):
+def test_64_images_are_learned_to_zero_error(family, images, one_thread):
     X, y = images
     module = SMALL[family](10)
     criterion = MixupELoss(method="erm")
@@ -197,26 +197,26 @@ TINY_VIT = {"d_model": 8, "depth": 1, "n_heads": 2}
 AT_ITS_SIZE = {
     "spectrograms in LeNet": (partial(LeNet, channels=(2, 2), d_hidden=(8,)), (1, 160, 101)),
     "spectrograms in VGG": (partial(VGG, width=2, d_hidden=8), (1, 160, 101)),
-    "a wide picture in LeNet without hidden layers": (
+    "a wide image in LeNet without hidden layers": (
         partial(LeNet, image_size=(16, 21), channels=(2, 2), d_hidden=()),
         (1, 16, 21),
     ),
-    "a wide picture in VGG-13": (
+    "a wide image in VGG-13": (
         partial(VGG, n_channels=2, image_size=(33, 70), depth=13, width=2, d_hidden=8),
         (2, 33, 70),
     ),
     "CIFAR in PreActResNet": (partial(PreActResNet, **TINY), (3, 32, 32)),
-    "a high picture in PreActResNet with a stride": (
+    "a high image in PreActResNet with a stride": (
         partial(PreActResNet, stem_stride=2, **TINY),
         (3, 64, 40),
     ),
-    "a wide picture in WideResNet with dropout": (
+    "a wide image in WideResNet with dropout": (
         partial(WideResNet, depth=10, widening=1, width=2, dropout=0.5),
         (3, 32, 48),
     ),
     "ImageNet in ResNet": (partial(ResNet, **TINY), (3, 224, 224)),
     "ImageNet in ViT": (partial(ViT, **TINY_VIT), (3, 224, 224)),
-    "a wide picture in ViT": (
+    "a wide image in ViT": (
         partial(ViT, image_size=(16, 48), patch_size=8, **TINY_VIT),
         (3, 16, 48),
     ),
@@ -240,41 +240,41 @@ def test_a_small_network_runs_at_its_size(case):
 
 
 WRONG = {
-    "a picture too small for the poolings": (
+    "an image too small for the poolings": (
         partial(VGG, 10, image_size=(8, 8)),
-        "Got image_size=(8, 8), but VGG expected at least 32 x 32: its 5 poolings halve the picture each.",
+        "Got image_size=(8, 8), but VGG expected at least 32 x 32: its 5 poolings halve the image each.",
     ),
-    "a picture too small for the convolutions": (
+    "an image too small for the convolutions": (
         partial(LeNet, 10, image_size=(32, 15)),
         "Got image_size=(32, 15), but LeNet expected at least 16 x 16: its 2 convolutions of 5 x 5 cut 4 each, and are halved.",
     ),
-    "a picture too small for the groups": (
+    "an image too small for the groups": (
         partial(PreActResNet, 10, image_size=(4, 4)),
-        "Got image_size=(4, 4), but PreActResNet expected at least 8 x 8: each of its 4 groups but the first halves the picture.",
+        "Got image_size=(4, 4), but PreActResNet expected at least 8 x 8: each of its 4 groups but the first halves the image.",
     ),
-    "a picture too small for two groups": (
+    "an image too small for two groups": (
         partial(WideResNet, 10, image_size=(3, 9)),
-        "Got image_size=(3, 9), but WideResNet expected at least 4 x 4: two of its groups halve the picture.",
+        "Got image_size=(3, 9), but WideResNet expected at least 4 x 4: two of its groups halve the image.",
     ),
-    "a picture too small for the stem": (
+    "an image too small for the stem": (
         partial(ResNet, 10, image_size=(28, 28)),
         "Got image_size=(28, 28), but ResNet expected at least 32 x 32: its stem and 4 groups make 1 x 1 of that.",
     ),
-    "a picture too small for a patch": (
+    "an image too small for a patch": (
         partial(ViT, 10, image_size=(8, 8)),
         "Got image_size=(8, 8), but ViT expected at least 16 x 16: a patch has that size.",
     ),
-    "a picture too small for attention": (
+    "an image too small for attention": (
         partial(CoAtNet, 10, image_size=(28, 28)),
-        "Got image_size=(28, 28), but CoAtNet expected at least 32 x 32: its stem and 4 groups halve the picture each.",
+        "Got image_size=(28, 28), but CoAtNet expected at least 32 x 32: its stem and 4 groups halve the image each.",
     ),
-    "a picture that patches do not fill": (
+    "an image that patches do not fill": (
         partial(ViT, 10, image_size=(224, 100)),
         "Got image_size=(224, 100), but ViT expected multiples of patch_size=16.",
     ),
     "a size that is no pair": (
         partial(VGG, 10, image_size=32),
-        "Got image_size=32, but expected two whole numbers: height and width.",
+        "Got image_size=32, but expected two integers: height and width.",
     ),
     "an unknown depth of vgg": (
         partial(VGG, 10, depth=12),
@@ -306,15 +306,15 @@ WRONG = {
     ),
     "blocks that are no sequence": (
         partial(PreActResNet, 10, blocks=2),
-        "Got blocks=2, but expected a sequence of at least 1 whole numbers >= 1.",
+        "Got blocks=2, but expected a sequence of at least 1 integers >= 1.",
     ),
     "no outputs": (
         partial(ResNet, 0),
-        "Got n_outputs=0, but expected a whole number >= 1.",
+        "Got n_outputs=0, but expected an integer >= 1.",
     ),
     "a width that is no number": (
         partial(ViT, 10, d_model="768"),
-        "Got d_model='768', but expected a whole number >= 1.",
+        "Got d_model='768', but expected an integer >= 1.",
     ),
 }
 

@@ -218,12 +218,12 @@ def test_numbers_come_first_and_the_preprocessor_tells_how_many():
     ("params", "sentence"),
     [
         ({"embedding": "cubic"}, "Got embedding='cubic', but expected one of 'periodic', "),
-        ({"n_numbers": 7}, "Got n_numbers=7, but expected a whole number from 0 to 6"),
-        ({"n_numbers": True}, "Got n_numbers=True, but expected a whole number from 0 to 6"),
-        ({"d_levels": 0}, "Got d_levels=0, but expected a whole number >= 1 or None."),
+        ({"n_numbers": 7}, "Got n_numbers=7, but expected an integer from 0 to 6"),
+        ({"n_numbers": True}, "Got n_numbers=True, but expected an integer from 0 to 6"),
+        ({"d_levels": 0}, "Got d_levels=0, but expected an integer >= 1 or None."),
         (
             {"embedding": "piecewise-linear", "bins": 1},
-            "Got bins=1, but expected a whole number >= 2, or edges.",
+            "Got bins=1, but expected an integer >= 2, or edges.",
         ),
         (
             {"embedding": "piecewise-linear", "bins": ((0.0, 1.0, 2.0),)},

@@ -194,8 +194,8 @@ def test_defaults_are_five_layers_of_two_with_norms_and_a_dense_head():
 @pytest.mark.parametrize(
     ("params", "sentence"),
     [
-        ({"n_features": 0}, "Got n_features=0, but expected a whole number >= 1."),
-        ({"n_layers": 0}, "Got n_layers=0, but expected a whole number >= 1."),
+        ({"n_features": 0}, "Got n_features=0, but expected an integer >= 1."),
+        ({"n_layers": 0}, "Got n_layers=0, but expected an integer >= 1."),
         ({"readout": "max"}, "Got readout='max', but expected 'sum' or 'mean'."),
     ],
 )
