@@ -83,7 +83,8 @@ def check_values(values: np.ndarray, what: str) -> None:
     if not (math.isfinite(low) and math.isfinite(high)):
         n_invalid = np.count_nonzero(~np.isfinite(values))
         raise ValueError(
-            f"Got {what} with {n_invalid} values that are NaN or infinite, but expected finite ones."
+            f"Got {what} with {n_invalid} values that are NaN or infinite, but expected finite "
+            f"values."
         )
     if max(-low, high) > MAX_VALUE:
         raise ValueError(
@@ -97,8 +98,8 @@ def read_file(path: Path, what: str) -> Recording:
     rate, values = _read_wav(path, what) if path.suffix.lower() == ".wav" else _decode(path, what)
     if not 1 <= rate <= MAX_RATE:
         raise ValueError(
-            f"Got {what} with a sampling rate of {rate} Hz, but expected 1 to {MAX_RATE}; its header "
-            f"may be damaged."
+            f"Got {what} with a sampling rate of {rate} Hz, but expected 1 to {MAX_RATE}; its "
+            f"header may be damaged."
         )
     check_values(values, what)
     return Recording(rate, values)
@@ -130,7 +131,7 @@ def _decode(path: Path, what: str) -> tuple[int, np.ndarray]:
         import soundfile
     except (ImportError, OSError) as error:  # OSError: libsndfile is missing
         raise ImportError(
-            f"Got {what}, which is not a wav file, but expected soundfile, which reads other formats: "
+            f"Got {what}, which is not a wav file, but expected soundfile for other formats: "
             f"pip install mixupe-sklearn[speech]."
         ) from error
     try:

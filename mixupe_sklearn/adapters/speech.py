@@ -41,24 +41,23 @@ class MixupESpeechClassifier(ImageLikeClassifier):
     eta : float, default=0.01
         Weight of the penalty; 0 is plain Mixup, exactly.
     penalty_fraction : float, default=1.0
-        Share of each batch, drawn at random, that the penalty is measured on: an unbiased estimate
-        at a fraction of its extra time.
+        Fraction of each batch, drawn at random, that the penalty is computed on: an unbiased
+        estimate at a fraction of the extra time.
     lam_per : {"batch", "sample"}, default="batch"
         One mixing weight for each batch (the paper) or for each sample.
     mix_at : {"input", "hidden"}, default="input"
-        Where samples are mixed; ``"hidden"`` is Manifold Mixup, after a stage of the module drawn
-        for each batch.
+        Where samples are mixed. ``"hidden"`` is Manifold Mixup, after a stage of the module that
+        is drawn for each batch.
     single_pass : bool, default=True
-        Whether mixed and clean samples share one forward pass. BatchNorm then sees both together;
-        False runs two passes, and only the mixed one moves the running statistics, which are then
-        those of plain Mixup.
+        Whether mixed and clean samples share one forward pass, in which BatchNorm uses both. False
+        runs two passes, and only the mixed one updates the running statistics, as in plain Mixup.
     module : str, class or callable, default="lenet"
         The network: ``"lenet"``, ``"vgg11"``, ``"vgg13"``, or another name of
         :class:`MixupEImageClassifier`; or a torch module class, or a function that returns a new
         module. Arguments named ``n_outputs`` or ``num_classes``, ``n_channels``, ``in_chans`` or
-        ``in_channels``, ``image_size`` or ``img_size`` are filled in. It returns logits.
+        ``in_channels``, ``image_size`` or ``img_size`` are set automatically. It returns logits.
     module_params : dict or None, default=None
-        Further arguments of the module, for instance ``{"width": 16}``: a small one.
+        Further arguments of the module, for instance ``{"width": 16}`` for a small network.
     sampling_rate : int, default=16000
         Sampling rate of the waveforms in Hz. Files with other rates are resampled.
     cache : str, pathlib.Path or None, default=None
@@ -70,50 +69,50 @@ class MixupESpeechClassifier(ImageLikeClassifier):
     lr : float, default=0.001
         Learning rate.
     lr_schedule : {"constant", "cosine", "onecycle"}, default="constant"
-        How the learning rate moves from step to step of ``fit``; for others there are callbacks.
+        The learning-rate schedule over the steps of ``fit``. Callbacks provide others.
     weight_decay : float, default=0.0
         L2 penalty of the optimizer.
     max_epochs : int, default=20
         Number of passes over the samples.
     batch_size : int, default=100
-        Samples a step.
+        Samples per step.
     class_weight : dict, list of dicts, "balanced" or None, default=None
         Weight of each class, multiplied with ``sample_weight``.
     early_stopping : bool, default=False
-        Whether training stops when the validation loss no longer falls; the weights of the best
-        epoch are kept. The samples for it come from ``X_val``, else a fraction is held out.
+        Whether training stops when the validation loss no longer decreases, and keeps the weights
+        of the best epoch. It is computed on ``X_val``, else on held-out samples.
     validation_fraction : float, default=0.1
         The held-out fraction, if ``early_stopping`` and no ``X_val`` is given.
     n_iter_no_change : int, default=10
         Epochs without an improvement of at least ``tol`` before training stops early.
     tol : float, default=1e-4
-        Smallest fall of the validation loss that counts.
+        Smallest decrease of the validation loss that counts as an improvement.
     warm_start : bool, default=False
-        Whether ``fit`` goes on from the last fit's weights instead of new ones.
+        Whether ``fit`` continues from the weights of the last fit.
     callbacks : list of skorch callbacks or None, default=None
         Added to the net, for instance :class:`mixupe_sklearn.callbacks.PolyakAverage`.
     device : {"auto", "cpu", "cuda", "mps"}, default="auto"
-        Where to train; ``"auto"`` is a CUDA device where there is one.
+        Where to train. ``"auto"`` uses a CUDA device if there is one.
     n_threads : int or None, default=None
-        Threads of torch while training; None chooses by the work of a batch, and does not exceed
-        what the user or joblib has set.
+        Threads of torch during training. None chooses by the work of a batch, within the limit that
+        the user or joblib has set.
     compile : bool, default=False
-        Whether the module is compiled with ``torch.compile`` while it trains.
+        Whether the module is compiled with ``torch.compile`` for training.
     amp : bool or "auto", default="auto"
-        Whether the module computes in bfloat16 while its weights stay in single precision;
-        ``"auto"`` does so on a CUDA device that can.
+        Whether the module computes in bfloat16, with weights in single precision. ``"auto"`` does
+        so on CUDA devices that support it.
     channels_last : bool or "auto", default="auto"
-        Whether channels lie next to each other in memory, which convolutions run faster on;
-        ``"auto"`` does so for the modules of this package where it is safe.
+        Whether to use the memory format channels last, in which convolutions are faster. ``"auto"``
+        does so for the modules of this package where it is safe.
     n_workers : int, default=0
-        Processes that read samples which do not lie in memory.
+        Number of processes that read samples which are not in memory.
     distributed : bool or "auto", default="auto"
-        Whether all processes that ``torchrun`` has started train together (extra
-        ``distributed``); ``"auto"`` does so where there is more than one.
+        Whether all processes that ``torchrun`` has started train one network (extra
+        ``distributed``). ``"auto"`` does so if there is more than one.
     random_state : int, RandomState instance or None, default=None
         Seed of initial weights, order, mixing, augmentation and dropout.
     verbose : int, default=0
-        1 shows a progress bar, 2 a line for each epoch.
+        1 shows a progress bar, 2 prints a line for each epoch.
 
     Attributes
     ----------
@@ -124,11 +123,11 @@ class MixupESpeechClassifier(ImageLikeClassifier):
     shape_in_ : tuple
         Channels, height and width of a sample.
     X_mean_, X_std_ : ndarray of shape (n_channels,)
-        Mean and deviation of the spectrograms, by which inputs are normalised: the method's
-        derivation asks for a zero mean.
+        Mean and standard deviation of the spectrograms, for normalising inputs. The derivation of
+        the method assumes a zero mean.
     history_ : list of dict
-        What was recorded in each epoch, among it ``train_loss``, ``train_mixup_loss``,
-        ``train_penalty``, ``loss_scale``, ``dur`` (seconds), and ``valid_loss`` where there are
+        The record of each epoch, including ``train_loss``, ``train_mixup_loss``,
+        ``train_penalty``, ``loss_scale``, ``dur`` (seconds), and ``valid_loss`` if there are
         validation samples.
     loss_curve_ : list of float
         Training loss of each epoch.

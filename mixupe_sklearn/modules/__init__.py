@@ -1,4 +1,4 @@
-"""Torch modules, one file per family; they know nothing of the rest of the package."""
+"""Torch modules, one file per family. They do not depend on the rest of the package."""
 
 from collections.abc import Callable
 from functools import partial
@@ -48,7 +48,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load the graph network when it is first asked for: it needs an extra."""
+    """Import the graph network on first access, because it needs an extra."""
     if name != "GIN":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = import_module("mixupe_sklearn.modules.gin").GIN

@@ -1,4 +1,4 @@
-"""What the families for images share: the run of stages, checks of sizes, and a few layers."""
+"""Shared parts of the image networks: stages, size checks, and a few layers."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -7,17 +7,17 @@ from typing import Any
 
 from torch import Tensor, nn
 
-# Makes a block from its width in, its width out, and its stride.
+# Builds a block from its input width, output width and stride.
 MakeBlock = Callable[[int, int, int], nn.Module]
 
 
 class Staged(nn.Module):
-    """A module that runs its ``stages`` in turn; Manifold Mixup mixes after one but the last.
+    """A module that runs its ``stages`` in sequence. Manifold Mixup mixes after any but the last.
 
     Parameters
     ----------
     stages : sequence of torch.nn.Module
-        Each maps one floating-point tensor to another; the last one gives the logits.
+        Each maps a float tensor to a float tensor. The last returns the logits.
 
     Examples
     --------
@@ -38,18 +38,18 @@ class Staged(nn.Module):
 
 
 class ImageCheck(nn.Module):
-    """The first layer of a family: passes a batch on, or says in a sentence what is wrong with it.
+    """The first layer of a network: returns its input, or raises an error for an invalid shape.
 
     Parameters
     ----------
     family : str
-        Name of the module that asks.
+        Name of the network, for messages.
     n_channels : int
-        How many channels an image has.
+        Number of channels of an image.
     image_size : pair of int
-        Height and width of an image; the least ones if ``exact`` is false.
+        Height and width of an image, or their minimum if ``exact`` is false.
     exact : bool
-        Whether the weights fit one size only.
+        Whether the network accepts one size only.
 
     Examples
     --------
@@ -70,7 +70,7 @@ with the n_channels and image_size of the images.
         self.exact = exact
 
     def forward(self, X: Tensor) -> Tensor:
-        """Return the batch as it is."""
+        """Return the batch unchanged."""
         if X.ndim == 4 and X.shape[1] == self.n_channels and self._fits(X.shape[2], X.shape[3]):
             return X
         height, width = self.image_size
@@ -87,7 +87,7 @@ with the n_channels and image_size of the images.
         return height >= self.image_size[0] and width >= self.image_size[1]
 
     def extra_repr(self) -> str:
-        """Sizes, for print."""
+        """Parameters, for ``repr``."""
         return f"n_channels={self.n_channels}, image_size={self.image_size}, exact={self.exact}"
 
 
@@ -96,7 +96,7 @@ def _is_count(value: Any) -> bool:
 
 
 def check_counts(**counts: Any) -> None:
-    """Check that each of these is an integer of at least one.
+    """Check that each value is an integer >= 1.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def check_counts(**counts: Any) -> None:
 
 
 def check_sequence(name: str, values: Any, n_least: int = 1) -> tuple[int, ...]:
-    """Check a sequence of integers, and return it as a tuple.
+    """Check a sequence of positive integers, and return it as a tuple.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def check_sequence(name: str, values: Any, n_least: int = 1) -> tuple[int, ...]:
 
 
 def check_depth(family: str, depth: Any, known: Sequence[int]) -> None:
-    """Check that a family has a member of this depth.
+    """Check that a network is defined for this depth.
 
     Examples
     --------
@@ -149,7 +149,7 @@ def check_depth(family: str, depth: Any, known: Sequence[int]) -> None:
 
 
 def check_image_size(family: str, image_size: Any, least: int, reason: str) -> tuple[int, int]:
-    """Check that images are large enough for a family, and return their height and width.
+    """Check that images are large enough for a network, and return their height and width.
 
     Examples
     --------
@@ -173,7 +173,7 @@ the image each.
 
 
 def conv(d_in: int, d_out: int, size: int, stride: int = 1, **params: Any) -> nn.Conv2d:
-    """A convolution that keeps height and width, up to its stride; a norm beside it is its bias.
+    """A convolution with padding that keeps height and width, up to its stride. It has no bias.
 
     Examples
     --------
@@ -188,7 +188,7 @@ def conv(d_in: int, d_out: int, size: int, stride: int = 1, **params: Any) -> nn
 def block_group(
     make: MakeBlock, n_blocks: int, d_in: int, d_out: int, stride: int
 ) -> nn.Sequential:
-    """Blocks in a row, of which the first one changes width and size.
+    """A sequence of blocks, of which the first changes width and size.
 
     Examples
     --------
@@ -204,7 +204,7 @@ def block_group(
 
 
 def pooled_head(d_in: int, n_outputs: int, *before: nn.Module) -> nn.Sequential:
-    """Logits from the mean of each map, after what should stand before the mean.
+    """Logits from global average pooling, after the layers ``before``.
 
     Examples
     --------
@@ -216,9 +216,9 @@ def pooled_head(d_in: int, n_outputs: int, *before: nn.Module) -> nn.Sequential:
 
 
 def he_fan_out(module: nn.Module) -> None:
-    """Draw the weights of all convolutions as He et al. (2015) do, by the width that goes out.
+    """Initialize all convolutions as in He et al. (2015), by fan-out.
 
-    Each map of a grouped convolution goes out to its group alone.
+    The fan-out of a grouped convolution is that of one group.
 
     Examples
     --------

@@ -30,18 +30,18 @@ LEAST_WIDE = 4  # two groups of WideResNet halve the image
 
 
 class PreActBlock(nn.Module):
-    """A residual branch that begins with norm and ReLU; a shortcut that must change begins there.
+    """A residual block that begins with norm and ReLU, before the branch and the projection.
 
     Parameters
     ----------
     d_in, d_out : int
-        Widths in and out.
+        Input and output widths.
     stride : int
-        Step of the first 3 x 3 convolution, and of the shortcut.
+        Stride of the first 3 x 3 convolution, and of the shortcut.
     bottleneck : bool, default=False
-        Whether the branch is 1 x 1, 3 x 3, 1 x 1 with a narrow middle, or 3 x 3 twice.
+        Whether the branch has 1 x 1, 3 x 3 and 1 x 1 convolutions, or two of 3 x 3.
     dropout : float, default=0.0
-        Share of the units dropped in training, before the last convolution.
+        Fraction of the units dropped in training, before the last convolution.
 
     Examples
     --------
@@ -87,22 +87,22 @@ class PreActResNet(Staged):
     n_outputs : int
         Width of the output (logits).
     n_channels : int, default=3
-        How many channels an image has.
+        Number of channels of an image.
     image_size : pair of int, default=(32, 32)
-        Height and width of an image; larger ones run, too.
+        Height and width of an image. Larger images work, too.
     depth : {18, 34, 50, 101}, default=18
-        Number of layers of the published network; from 50 on its blocks are bottlenecks.
+        Number of layers of the published network. From 50 on, its blocks are bottlenecks.
     width : int, default=64
-        Width of the stem; the groups are that wide and then twice the one before each, times four
-        for bottlenecks.
+        Width of the stem and of the first group. Each further group is twice as wide. Bottleneck
+        groups are four times as wide.
     blocks : sequence of int or None, default=None
-        How many blocks each group has; None is those of ``depth``. Each group but the first
+        Number of blocks of each group. None means those of ``depth``. Each group but the first
         halves the image.
     stem_stride : int, default=1
-        Step of the first convolution; 2 for images of 64 x 64, such as Tiny-ImageNet.
+        Stride of the first convolution. Use 2 for images of 64 x 64, such as Tiny-ImageNet.
     final_norm : bool, default=False
-        Whether norm and ReLU stand before the head, as He et al. have it. The networks of the
-        Mixup, Manifold Mixup and MixupE experiments do without.
+        Whether norm and ReLU come before the head, as in He et al. The networks of the Mixup,
+        Manifold Mixup and MixupE experiments do not have them.
 
     Attributes
     ----------
@@ -165,24 +165,24 @@ class PreActResNet(Staged):
 
 
 class WideResNet(Staged):
-    """Three groups of pre-activation blocks of two convolutions; WRN-28-10 by default.
+    """Wide residual network: three groups of pre-activation blocks. The default is WRN-28-10.
 
     Parameters
     ----------
     n_outputs : int
         Width of the output (logits).
     n_channels : int, default=3
-        How many channels an image has.
+        Number of channels of an image.
     image_size : pair of int, default=(32, 32)
-        Height and width of an image; larger ones run, too.
+        Height and width of an image. Larger images work, too.
     depth : int, default=28
-        Number of layers: four, and six for each block that a group has.
+        Number of layers: 4, plus 6 times the number of blocks of a group.
     widening : int, default=10
-        How many times wider than the stem the first group is; the others are twice the one before.
+        Ratio of the widths of the first group and the stem. Each further group is twice as wide.
     width : int, default=16
         Width of the stem.
     dropout : float, default=0.0
-        Share of the units dropped in training, between the convolutions of a block.
+        Fraction of the units dropped in training, between the convolutions of a block.
 
     Attributes
     ----------
@@ -223,7 +223,7 @@ class WideResNet(Staged):
         n_blocks, rest = divmod(depth - 4, 6)
         if rest or n_blocks < 1:
             raise ValueError(
-                f"Got depth={depth!r}, but WideResNet expected 4 and a multiple of 6, such as 10, "
+                f"Got depth={depth!r}, but WideResNet expected 4 plus a multiple of 6, such as 10, "
                 f"16, 22, 28 or 40."
             )
         reason = "two of its groups halve the image"

@@ -48,7 +48,7 @@ every_family = pytest.mark.parametrize("family", list(SMALL))
 
 @pytest.fixture(scope="module")
 def images(digits):
-    """64 digits, each pixel four times, around zero."""
+    """64 digits, enlarged twice and centred."""
     X, y = digits
     X = torch.tensor(X[:64].reshape(-1, 1, 8, 8), dtype=torch.float32)
     X = X.repeat_interleave(2, dim=2).repeat_interleave(2, dim=3)
@@ -95,7 +95,7 @@ def test_the_convolutions_of_vgg_have_as_many_weights_as_the_published_ones(dept
 
 
 @pytest.mark.parametrize("name", list(NAMED))
-def test_a_named_network_takes_images_of_the_size_that_its_signature_gives(name):
+def test_a_named_network_runs_at_its_default_size(name):
     parameters = inspect.signature(NAMED[name]).parameters
     n_channels, size = parameters["n_channels"].default, parameters["image_size"].default
     with torch.device("meta"):
@@ -104,7 +104,7 @@ def test_a_named_network_takes_images_of_the_size_that_its_signature_gives(name)
 
 
 @every_family
-def test_64_images_are_learned_to_zero_error(family, images, one_thread):
+def test_64_images_are_fitted_to_zero_error(family, images, one_thread):
     X, y = images
     module = SMALL[family](10)
     criterion = MixupELoss(method="erm")
@@ -258,7 +258,7 @@ WRONG = {
     ),
     "an image too small for the stem": (
         partial(ResNet, 10, image_size=(28, 28)),
-        "Got image_size=(28, 28), but ResNet expected at least 32 x 32: its stem and 4 groups make 1 x 1 of that.",
+        "Got image_size=(28, 28), but ResNet expected at least 32 x 32: its stem and 4 groups reduce that to 1 x 1.",
     ),
     "an image too small for a patch": (
         partial(ViT, 10, image_size=(8, 8)),
@@ -290,7 +290,7 @@ WRONG = {
     ),
     "a depth that makes no whole block": (
         partial(WideResNet, 10, depth=30),
-        "Got depth=30, but WideResNet expected 4 and a multiple of 6, such as 10, 16, 22, 28 or 40.",
+        "Got depth=30, but WideResNet expected 4 plus a multiple of 6, such as 10, 16, 22, 28 or 40.",
     ),
     "heads that do not divide the width": (
         partial(ViT, 10, n_heads=7),
@@ -302,7 +302,7 @@ WRONG = {
     ),
     "too few blocks": (
         partial(CoAtNet, 10, blocks=(1, 1, 1)),
-        "Got blocks=(1, 1, 1), but expected 5 numbers, as many as widths.",
+        "Got blocks=(1, 1, 1), but expected 5 numbers, one for each of widths.",
     ),
     "blocks that are no sequence": (
         partial(PreActResNet, 10, blocks=2),
@@ -320,7 +320,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", list(WRONG))
-def test_a_wrong_size_is_told_in_a_sentence(case):
+def test_an_invalid_size_is_refused(case):
     build, sentence = WRONG[case]
     with torch.device("meta"), pytest.raises(ValueError) as caught:
         build()
@@ -328,7 +328,7 @@ def test_a_wrong_size_is_told_in_a_sentence(case):
 
 
 @every_family
-def test_another_number_of_channels_is_told_in_a_sentence(family):
+def test_another_number_of_channels_is_refused(family):
     with pytest.raises(
         ValueError, match=r"^Got a batch of shape \(2, 3, 16, 16\), but \w+ expected"
     ):
@@ -336,7 +336,7 @@ def test_another_number_of_channels_is_told_in_a_sentence(family):
 
 
 @pytest.mark.parametrize("family", ["lenet", "vgg", "vit", "coatnet"])
-def test_another_size_is_told_where_weights_fit_one_size_only(family):
+def test_another_size_is_refused_by_modules_of_one_size(family):
     with pytest.raises(
         ValueError, match=r"expected \(n, 1, 16, 16\): build it with the n_channels"
     ):
@@ -344,14 +344,14 @@ def test_another_size_is_told_where_weights_fit_one_size_only(family):
 
 
 @pytest.mark.parametrize("family", ["preactresnet", "wideresnet", "resnet"])
-def test_networks_that_end_in_a_mean_take_other_sizes_down_to_their_least(family):
+def test_networks_with_global_pooling_accept_other_sizes(family):
     module = SMALL[family](10)
     assert module(torch.randn(2, 1, 40, 23)).shape == (2, 10)
     with pytest.raises(ValueError, match=r"expected \(n, 1, \d+, \d+\) or larger: build it"):
         module(torch.zeros(2, 1, 16, 2))
 
 
-def test_a_transformer_block_is_that_of_torch():
+def test_a_transformer_block_equals_that_of_torch():
     ours = TransformerBlock(8, n_heads=2, d_hidden=16)
     same = {"dropout": 0.0, "activation": "gelu", "layer_norm_eps": 1e-6}
     theirs = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=True, **same)
@@ -372,7 +372,7 @@ def test_a_transformer_block_is_that_of_torch():
     torch.testing.assert_close(ours(tokens), theirs(tokens), rtol=1e-4, atol=1e-5)
 
 
-def test_attention_adds_a_number_for_each_offset_and_no_other():
+def test_attention_adds_one_bias_per_offset():
     places = RelativePlaces((3, 4), n_heads=2)()
     at = {}
     for i in range(12):
@@ -383,7 +383,7 @@ def test_attention_adds_a_number_for_each_offset_and_no_other():
     assert len({tuple(numbers[0]) for numbers in at.values()}) == len(at) == 5 * 7
 
 
-def test_a_place_that_scores_far_higher_is_all_that_attention_sees():
+def test_attention_selects_a_position_with_a_far_higher_score():
     attention = SelfAttention(4, 4, 1, places=RelativePlaces((1, 3), n_heads=1))
     with torch.no_grad():
         attention.places.scores.zero_()[0, 3] = 1e4  # the offset from a place to the one before
@@ -424,14 +424,14 @@ def test_blocks_of_coatnet_without_branches_are_their_shortcuts():
 
 
 @pytest.mark.parametrize("name", ["vgg11", "preactresnet18", "resnet50"])
-def test_convolutions_start_by_their_width_out(name):
+def test_convolutions_are_initialized_by_fan_out(name):
     for layer in NAMED[name](10, image_size=(32, 32)).modules():
         if isinstance(layer, nn.Conv2d) and layer.weight.numel() > 1e5:
             deviation = (2 / (layer.out_channels * layer.kernel_size[0] ** 2)) ** 0.5
             assert layer.weight.std().item() == pytest.approx(deviation, rel=0.02)
 
 
-def test_a_vision_transformer_starts_small():
+def test_a_vision_transformer_is_initialized_with_small_weights():
     module = ViT(10, d_model=192, depth=1, n_heads=3)
     dense = [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
     for layer in dense:
