@@ -480,11 +480,11 @@ def test_a_single_pass_has_the_statistics_of_mixed_and_clean_images_together(ima
 WRONG = {
     "another size than in fit": (
         lambda model, X: model.predict(X[:, :6]),
-        r"Got X of shape 1 x 6 x 8 a sample \(channels, height, width\), but expected 1 x 8 x 8, as in fit.",
+        r"Got X of shape 1 x 6 x 8 per sample \(channels, height, width\), but expected 1 x 8 x 8, as in fit.",
     ),
     "another number of channels than in fit": (
         lambda model, X: model.predict(np.repeat(X[..., None], 3, axis=3)),
-        "Got X of shape 3 x 8 x 8 a sample .*, but expected 1 x 8 x 8, as in fit.",
+        "Got X of shape 3 x 8 x 8 per sample .*, but expected 1 x 8 x 8, as in fit.",
     ),
     "no labels": (
         lambda model, X: clone(model).fit(X),
@@ -546,7 +546,7 @@ WRONG = {
             .set_params(module=Misleading, module_params=None, mix_at="hidden")
             .fit(X, np.arange(300) % 2)
         ),
-        "Got mix_at='hidden' with a Misleading whose stages, run in turn, do not give its output",
+        "Got mix_at='hidden' with a Misleading whose stages do not compute its output",
     ),
     "too few labels": (
         lambda model, X: clone(model).fit(X, [1, 2]),
@@ -583,7 +583,7 @@ WRONG = {
             )
             .fit(X, np.arange(300) % 2)
         ),
-        r"Got samples of shape 1 x 8 x 8 .*, which the module cannot take \(RuntimeError: .*\), but expected",
+        r"Got samples of shape 1 x 8 x 8 .*, which the module cannot process \(RuntimeError: .*\), but expected",
     ),
     "several values of alpha": (
         lambda model, X: clone(model).set_params(alpha=(0.1, 1.0)).fit(X, np.arange(300) % 2),
