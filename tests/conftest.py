@@ -113,7 +113,7 @@ def server(running, monkeypatch):
 
     from mixupe_sklearn.datasets._openml import transport
 
-    running.mend()
+    running.reset()
     monkeypatch.setattr(openml.config, "server", running.url)
     monkeypatch.setattr(transport, "BACKOFF_SECONDS", 0.01)
     return running
@@ -130,7 +130,7 @@ def full(server, cache):
     from mixupe_sklearn.datasets.openml import load_task
 
     load_task(59, cache_dir=cache)
-    server.mend()
+    server.reset()
     return next(cache.rglob("tasks")).parent
 
 

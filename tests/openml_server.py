@@ -203,7 +203,7 @@ class OpenMLServer:
         """Change the answer to a path: always, or the next ``times`` times."""
         self._faults[path] = [change, times]
 
-    def mend(self) -> None:
+    def reset(self) -> None:
         """Remove all faults and reset the counts."""
         self._faults.clear()
         self.counts.clear()

@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.signal import resample_poly
@@ -62,18 +62,8 @@ class Waveforms(Sequence[np.ndarray]):
     def __len__(self) -> int:
         return len(self._items)
 
-    @overload
-    def __getitem__(self, index: int) -> np.ndarray: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> "Waveforms": ...
-
-    def __getitem__(self, index):
-        """One waveform, or a lazy slice of them."""
-        if isinstance(index, slice):
-            part = Waveforms(self._items[index], self.sampling_rate)
-            part._warned = self._warned
-            return part
+    def __getitem__(self, index: int) -> np.ndarray:  # type: ignore[override]
+        """Read one waveform."""
         item = self._items[index]
         what = f"the file {str(item)!r}" if isinstance(item, Path) else f"the recording {index}"
         rate, values = read_file(item, what) if isinstance(item, Path) else item

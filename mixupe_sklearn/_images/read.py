@@ -71,11 +71,6 @@ class ImageData:
         """Number of images, channels, height and width."""
         return tuple(self.data.shape)
 
-    @property
-    def is_lazy(self) -> bool:
-        """Whether images are read one by one, on access."""
-        return not isinstance(self.data, Tensor)
-
 
 @dataclass(frozen=True)
 class _Reading:

@@ -41,7 +41,7 @@ def check_growth(n_bytes: int, path: Path) -> None:
 
 
 def decompressed(path: Path) -> bytes:
-    """The bytes of a file, decompressed if its suffix says so.
+    """The bytes of a file, decompressed according to its suffix.
 
     Examples
     --------

@@ -91,8 +91,9 @@ with the n_channels and image_size of the images.
         return f"n_channels={self.n_channels}, image_size={self.image_size}, exact={self.exact}"
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+def is_count(value: Any, low: int = 1) -> bool:
+    """Whether a value is an integer of at least ``low``, and not a boolean."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= low
 
 
 def check_counts(**counts: Any) -> None:
@@ -106,7 +107,7 @@ def check_counts(**counts: Any) -> None:
     ValueError: Got width=0, but expected an integer >= 1.
     """
     for name, value in counts.items():
-        if not _is_count(value):
+        if not is_count(value):
             raise ValueError(f"Got {name}={value!r}, but expected an integer >= 1.")
 
 
@@ -123,7 +124,7 @@ def check_sequence(name: str, values: Any, n_least: int = 1) -> tuple[int, ...]:
     ValueError: Got blocks=2, but expected a sequence of at least 1 integers >= 1.
     """
     found = tuple(values) if isinstance(values, Sequence) else ()
-    if len(found) < n_least or not all(_is_count(value) for value in found):
+    if len(found) < n_least or not all(is_count(value) for value in found):
         raise ValueError(
             f"Got {name}={values!r}, but expected a sequence of at least {n_least} integers >= 1."
         )
@@ -160,7 +161,7 @@ def check_image_size(family: str, image_size: Any, least: int, reason: str) -> t
 the image each.
     """
     found = tuple(image_size) if isinstance(image_size, Sequence) else ()
-    if len(found) != 2 or not all(_is_count(value) for value in found):
+    if len(found) != 2 or not all(is_count(value) for value in found):
         raise ValueError(
             f"Got image_size={image_size!r}, but expected two integers: height and width."
         )

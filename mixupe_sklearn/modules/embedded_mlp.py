@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from mixupe_sklearn.modules._layers import is_count
 from mixupe_sklearn.modules.mlp import MLP
 
 EMBEDDINGS = ("periodic", "piecewise-linear", None)
@@ -223,12 +224,8 @@ def _level_layer(n_levels: int, d_levels: int | None) -> nn.Linear | None:
     return layer
 
 
-def _is_count(value: Any, low: int) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= low
-
-
 def _check(n_features: int, n_numbers: Any, embedding: Any, bins: Any, d_levels: Any) -> None:
-    if not _is_count(n_numbers, 0) or n_numbers > n_features:
+    if not is_count(n_numbers, 0) or n_numbers > n_features:
         raise ValueError(
             f"Got n_numbers={n_numbers!r}, but expected an integer from 0 to {n_features}, the "
             f"number of columns, or None for all of them."
@@ -236,12 +233,12 @@ def _check(n_features: int, n_numbers: Any, embedding: Any, bins: Any, d_levels:
     if embedding not in EMBEDDINGS:
         known = ", ".join(map(repr, EMBEDDINGS))
         raise ValueError(f"Got embedding={embedding!r}, but expected one of {known}.")
-    if d_levels is not None and not _is_count(d_levels, 1):
+    if d_levels is not None and not is_count(d_levels, 1):
         raise ValueError(f"Got d_levels={d_levels!r}, but expected an integer >= 1 or None.")
     if embedding != "piecewise-linear":
         return
     if isinstance(bins, Integral):
-        if not _is_count(bins, 2):
+        if not is_count(bins, 2):
             raise ValueError(f"Got bins={bins!r}, but expected an integer >= 2, or edges.")
     elif len(bins) != n_numbers:
         raise ValueError(

@@ -207,9 +207,9 @@ def test_weight_zero_removes_a_graph_and_equal_weights_change_nothing(rings):
     plain = make().fit(X, y)
     assert is_equal(plain, make().fit(X, y, sample_weight=np.full(48, 2.5)))
     weight = np.array([1.0] * 40 + [0.0] * 8)
-    odd = [*X[:40], *(nx.star_graph(30) for _ in range(8))]  # of degrees that no other graph has
+    mixed = [*X[:40], *(nx.star_graph(30) for _ in range(8))]  # with unique degrees
     part = make().fit(X[:40], y[:40])
-    weighted = make().fit(odd, y, sample_weight=weight)
+    weighted = make().fit(mixed, y, sample_weight=weight)
     assert weighted.inputs_ == part.inputs_
     assert is_equal(part, weighted)
     unequal = make().fit(X, y, sample_weight=np.linspace(0.1, 2, 48))
@@ -323,16 +323,16 @@ def test_unknown_node_labels_are_refused_by_predict(rings):
     X, y = labelled(rings[0]), rings[1]
     model = make().fit(X, y)
     assert model.inputs_.known == ("a", "b")
-    odd = copy.deepcopy(X[:2])
-    odd[1].nodes[0]["label"] = "zinc"
+    unknown = copy.deepcopy(X[:2])
+    unknown[1].nodes[0]["label"] = "zinc"
     with pytest.raises(
         ValueError, match="Got X with the node label 'zinc', but expected one of tho"
     ):
-        model.predict(odd)
+        model.predict(unknown)
     with pytest.raises(
         ValueError, match="Got X_val with the node label 'zinc', but expected one o"
     ):
-        make().fit(X, y, X_val=odd, y_val=y[:2])
+        make().fit(X, y, X_val=unknown, y_val=y[:2])
     with pytest.raises(ValueError, match="Got X without node labels, but expected some, as in fit"):
         model.predict(rings[0])
     with pytest.raises(ValueError, match="Got X with node labels, but expected none, as in fit"):
@@ -365,7 +365,7 @@ def test_features_of_another_width_at_predict_are_refused(rings):
 
 
 @pytest.mark.parametrize(
-    ("params", "sentence"),
+    ("params", "message"),
     [
         ({"alpha": -1}, "Got alpha=-1, but expected a number >= 0"),
         ({"alpha": (0.1, 0.2)}, "Got alpha="),
@@ -380,10 +380,10 @@ def test_features_of_another_width_at_predict_are_refused(rings):
         ({"batch_size": 1}, "Got batches of one row"),
     ],
 )  # fmt: skip
-def test_invalid_parameters_are_refused(rings, params, sentence):
+def test_invalid_parameters_are_refused(rings, params, message):
     with pytest.raises(ValueError) as caught:
         make(**params).fit(*rings)
-    assert str(caught.value).startswith(sentence)
+    assert str(caught.value).startswith(message)
 
 
 class Unpooled(OwnGCN):
@@ -397,14 +397,14 @@ class InWords(OwnGCN):
 
 
 @pytest.mark.parametrize(
-    ("module", "sentence"),
+    ("module", "message"),
     [
         (Unpooled, "Got a Unpooled with 6 rows of logits for 2 graphs, but expected one per graph"),
         (InWords, "Got a InWords that cannot take a torch_geometric Batch of 2 graphs .TypeError"),
     ],
 )
-def test_invalid_modules_are_refused(rings, module, sentence):
-    with pytest.raises(ValueError, match=sentence):
+def test_invalid_modules_are_refused(rings, module, message):
+    with pytest.raises(ValueError, match=message):
         make(module=module, module_params=None).fit(*rings)
 
 

@@ -205,9 +205,9 @@ def test_an_error_in_a_worker_is_raised_alone_by_fit_and_predict(images):
     model = make(n_workers=1, max_epochs=1).fit(Pairs(X, y))
     spoiled = X.copy()
     spoiled[3, 2, 2] = np.nan
-    sentence = "^Got X.3. with a pixel of nan, but expected finite numbers.$"
+    message = "^Got X.3. with a pixel of nan, but expected finite numbers.$"
     for call in (clone(model).fit, model.score, model.predict):
-        with pytest.raises(ValueError, match=sentence):
+        with pytest.raises(ValueError, match=message):
             call(Pairs(spoiled, y))
 
 
@@ -475,9 +475,9 @@ def test_a_single_pass_has_the_statistics_of_mixed_and_clean_images_together(ima
     torch.testing.assert_close(norm.running_var, 0.9 + 0.1 * variance)
 
 
-# What goes wrong, in one sentence.
+# Invalid input.
 
-WRONG = {
+INVALID = {
     "another size than in fit": (
         lambda model, X: model.predict(X[:, :6]),
         r"Got X of shape 1 x 6 x 8 per sample \(channels, height, width\), but expected 1 x 8 x 8, as in fit.",
@@ -540,7 +540,7 @@ WRONG = {
         ),
         r"Got a batch of shape \(20, 1, 8, 6\) from augment, but expected \(20, 1, 8, 8\)",
     ),
-    "stages that are not the whole": (
+    "stages that are not the forward": (
         lambda model, X: (
             clone(model)
             .set_params(module=Misleading, module_params=None, mix_at="hidden")
@@ -552,11 +552,11 @@ WRONG = {
         lambda model, X: clone(model).fit(X, [1, 2]),
         "Got X of 300 samples and y of 2 labels, but expected as many labels as samples.",
     ),
-    "an odd switch": (
+    "an invalid switch": (
         lambda model, X: clone(model).set_params(amp="yes").fit(X, np.arange(300) % 2),
         "Got amp='yes', but expected True, False or 'auto'.",
     ),
-    "an odd number of workers": (
+    "an invalid number of workers": (
         lambda model, X: clone(model).set_params(n_workers=-1).fit(X, np.arange(300) % 2),
         "Got n_workers=-1, but expected an integer >= 0.",
     ),
@@ -574,7 +574,7 @@ WRONG = {
         ),
         r"Got image_size=\(8, 8\), but VGG",
     ),
-    "images too small for a module of one's own": (
+    "images too small for the user's module": (
         lambda model, X: (
             clone(model)
             .set_params(
@@ -592,8 +592,8 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("what", INVALID)
 def test_wrong_input_is_refused(fitted, images, what):
-    act, sentence = WRONG[what]
-    with pytest.raises((ValueError, TypeError), match=sentence):
+    act, message = INVALID[what]
+    with pytest.raises((ValueError, TypeError), match=message):
         act(fitted, images[0])

@@ -116,7 +116,7 @@ def test_vgg_runs_on_spectrograms(spectrograms, waveforms):
     assert model.fit(spectrograms[:12], waveforms[1][:12]).predict(spectrograms[:2]).shape == (2,)
 
 
-WRONG = {
+INVALID = {
     "no labels": (lambda model, X: clone(model).fit(X), "Got y=None and an X without labels"),
     "spectrograms with missing values": (
         lambda model, X: model.predict(np.full((2, 160, 101), np.nan)),
@@ -150,7 +150,7 @@ WRONG = {
         lambda model, X: clone(model).fit(np.zeros((2, 16000, 2)), ["a", "b"]),
         r"Got X of shape \(2, 16000, 2\), .*; take X\[..., 0\], or average .* with X.mean\(-1\)",
     ),
-    "an odd rate": (
+    "an invalid rate": (
         lambda model, X: clone(model).set_params(sampling_rate=0).fit(X, ["a"] * len(X)),
         "Got sampling_rate=0, but expected",
     ),
@@ -177,8 +177,8 @@ def test_the_rate_is_fixed_in_fit_and_gradients_have_no_effect(fitted, waveforms
     assert fitted.predict(tracked).shape == (len(spectrograms),)
 
 
-@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("what", INVALID)
 def test_wrong_input_is_refused(fitted, waveforms, what):
-    act, sentence = WRONG[what]
-    with pytest.raises(ValueError, match=sentence):
+    act, message = INVALID[what]
+    with pytest.raises(ValueError, match=message):
         act(fitted, waveforms[0])

@@ -14,7 +14,7 @@ import torch
 from scipy.io import wavfile
 
 from mixupe_sklearn import Spectrogram
-from mixupe_sklearn._audio.waveforms import AudioData, Waveforms, read_waveforms
+from mixupe_sklearn._audio.waveforms import Waveforms, read_waveforms
 
 RATE = 16000
 
@@ -164,7 +164,6 @@ def test_files_are_read_on_access(write):
     waveforms = read_waveforms([first, second]).waveforms
     second.write_bytes(b"")
     assert len(waveforms[0]) == 10
-    assert len(waveforms[:1][0]) == 10
     with pytest.raises(ValueError, match="b.wav"):
         waveforms[-1]
 
@@ -355,7 +354,7 @@ def test_a_truncated_wav_file_is_refused(write, n_bytes):
 
 
 def test_a_damaged_header_is_read_or_refused(write):
-    path = write(as_type(tone(), "int16"), "odd.wav")
+    path = write(as_type(tone(), "int16"), "damaged.wav")
     intact, rng = path.read_bytes(), np.random.default_rng(0)
     refusals = []
     for _ in range(200):

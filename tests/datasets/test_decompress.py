@@ -62,10 +62,10 @@ def test_small_and_incompressible_files_are_read(kind, tmp_path, small):
 
 def test_an_archive_with_a_wrong_size_is_refused(tmp_path, small):
     content = bytearray(zipped(bytes(10_000_000)))
-    true, told = (10_000_000).to_bytes(4, "little"), (100).to_bytes(4, "little")
+    true, declared = (10_000_000).to_bytes(4, "little"), (100).to_bytes(4, "little")
     assert content.count(true) == 2
     path = tmp_path / "lie.zip"
-    path.write_bytes(content.replace(true, told))
+    path.write_bytes(content.replace(true, declared))
     with pytest.raises(ValueError, match="intact .zip file|decompresses to"):
         read_csv(path, "y")
 

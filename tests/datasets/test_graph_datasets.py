@@ -133,8 +133,8 @@ TEXT_ERRORS = {
 
 @pytest.mark.parametrize("case", TEXT_ERRORS)
 def test_invalid_text_is_reported_with_its_line(tmp_path, case):
-    text, sentence = TEXT_ERRORS[case]
-    with pytest.raises(ValueError, match=sentence):
+    text, message = TEXT_ERRORS[case]
+    with pytest.raises(ValueError, match=message):
         load_graph_text(write_text(tmp_path, text))
 
 
@@ -160,8 +160,8 @@ TU_ERRORS = {
 
 @pytest.mark.parametrize("case", TU_ERRORS)
 def test_invalid_tu_files_are_refused(tmp_path, case):
-    changed, sentence = TU_ERRORS[case]
-    with pytest.raises(ValueError, match=sentence):
+    changed, message = TU_ERRORS[case]
+    with pytest.raises(ValueError, match=message):
         load_tu(write_tu(tmp_path / "tu", **changed))
 
 
@@ -178,7 +178,9 @@ def test_missing_files_are_reported(tmp_path):
 
 def test_invalid_folds_are_refused(tmp_path):
     folder = write_folds(write_text(tmp_path), train_1=[0], test_1=[1], train_2=[0], test_2=[1])
-    with pytest.raises(ValueError, match="with graph 1 in several test sets, but expected it in one"):
+    with pytest.raises(
+        ValueError, match="with graph 1 in several test sets, but expected it in one"
+    ):
         read_folds(folder, 2)
     with pytest.raises(ValueError, match="Got fold 1 of .* but expected each of 0 to 2 once"):
         read_folds(folder, 3)

@@ -108,7 +108,7 @@ def test_openml_python_loads_the_same_task_from_its_own_cache_and_from_ours(
         (shutil.copytree(full.parents[4], tmp_path / "copy"), 0),
     ):
         monkeypatch.setattr(openml.config, "_root_cache_directory", root)
-        server.mend()
+        server.reset()
         task = openml.tasks.get_task(59, **options)
         X, y, *_ = task.get_dataset(
             **{k: v for k, v in options.items() if k != "download_splits"}
@@ -136,41 +136,38 @@ FAULTS = {
     "busy": (lambda answer: error(107, "Database connection error"), "Database connection error"),
 }
 PATHS = {
-    "task": TASK,
-    "description": DATA,
-    "features": f"{API}/data/features/61",
-    "qualities": f"{API}/data/qualities/61",
-    "parquet": parquet_path(61),
-    "splits": splits_path(59),
+    "tasks/59/task.xml": TASK,
+    "datasets/61/description.xml": DATA,
+    "datasets/61/features.xml": f"{API}/data/features/61",
+    "datasets/61/qualities.xml": f"{API}/data/qualities/61",
+    "datasets/61/dataset_61.pq": parquet_path(61),
+    "tasks/59/datasplits.arff": splits_path(59),
 }
-
-
 SLOW = ("slow", "trickle", "header")
-# Time-outs take time, so they are tested on three files only.
+# Time-outs take time, so they are tested on one file only.
 CASES = [
-    (fault, path)
-    for fault in FAULTS
-    for path in PATHS
-    if fault not in SLOW or path in ("task", "parquet", "splits")
+    (fault, name) for fault in FAULTS for name in PATHS if fault not in SLOW or name.endswith(".pq")
 ]
 
 
-@pytest.mark.parametrize(("fault", "path"), CASES)
-def test_a_fault_is_retried_and_reported_and_leaves_the_cache_alone(server, cache, fault, path):
+@pytest.mark.parametrize(("fault", "name"), CASES)
+def test_a_fault_is_retried_and_reported_and_leaves_the_cache_alone(
+    server, full, cache, fault, name
+):
     change, words = FAULTS[fault]
-    is_slow = fault in SLOW
-    load_dataset(62, cache_dir=cache)
+    (full / name).unlink()
+    if name.endswith("qualities.xml"):
+        (full / "datasets/61/dataset_61.pq").unlink()  # it is downloaded only along with the data
     before = files(cache)
-    server.mend()
-    server.fault(PATHS[path], change)
+    server.fault(PATHS[name], change)
     server.fault(arff_path(61), status(404))
     with pytest.raises(ConnectionError, match=words) as caught:
-        load_task(59, cache_dir=cache, timeout=SHORT if is_slow else 30, n_tries=2)
-    assert server.counts[f"GET {PATHS[path]}"] == 2
-    for part in ("Got task_id=59", PATHS[path], "tried 2 times in", str(cache), "OPENML_CACHE_DIR"):
+        load_task(59, cache_dir=cache, timeout=SHORT if fault in SLOW else 30, n_tries=2)
+    assert server.counts[f"GET {PATHS[name]}"] == 2
+    for part in ("Got task_id=59", PATHS[name], "tried 2 times in", str(cache), "OPENML_CACHE_DIR"):
         assert part in str(caught.value)
     assert files(cache) == before
-    server.mend()
+    server.reset()
     assert_equals_server(load_task(59, cache_dir=cache), server, 61)
 
 
@@ -239,7 +236,7 @@ def test_arff_is_used_if_there_is_no_parquet(server, cache):
     server.fault(parquet_path(61), status(404))
     assert_equals_server(load_task(59, cache_dir=cache), server, 61)
     assert server.counts[f"GET {parquet_path(61)}"] == 1
-    server.mend()
+    server.reset()
     assert_equals_server(load_task(59, cache_dir=cache, offline=True), server, 61)
 
 
@@ -263,11 +260,11 @@ def test_without_network_and_cache_the_message_names_both_remedies(cache, monkey
     monkeypatch.setattr(transport, "BACKOFF_SECONDS", 0.1)
     with pytest.raises(ConnectionError) as caught:
         load_task(59, cache_dir=cache)
-    sentence = str(caught.value)
-    seconds = float(re.search(r"connection refused; tried 3 times in (\d\.\d) s: ", sentence)[1])
+    message = str(caught.value)
+    seconds = float(re.search(r"connection refused; tried 3 times in ([\d.]+) s: ", message)[1])
     assert seconds >= 0.3  # two waits, the second twice as long
-    assert "connect to the network and run it again, or copy a cache" in sentence
-    assert "set cache_dir or OPENML_CACHE_DIR to the copy." in sentence
+    assert "connect to the network and run it again, or copy a cache" in message
+    assert "set cache_dir or OPENML_CACHE_DIR to the copy." in message
 
 
 def test_the_key_is_sent_to_the_server_only_and_is_in_no_message(server, cache, monkeypatch):

@@ -85,12 +85,12 @@ def open_to_all(cache, full):
 
 def test_a_read_only_cache_can_be_read(server, open_to_all, processes):
     program = openml_programs.load_as_nobody
-    n_rows, sentence = in_processes(processes, 1, program, server, open_to_all)[0]
+    n_rows, message = in_processes(processes, 1, program, server, open_to_all)[0]
     assert n_rows == 60
-    assert sentence.startswith(
+    assert message.startswith(
         f"OSError: Got the folder {str(open_to_all)!r} as cache, but it cannot be"
     )
-    assert "(Permission denied): free some space, make it writable" in sentence
+    assert "(Permission denied): free some space, make it writable" in message
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can read the file once and then not")
@@ -98,30 +98,30 @@ def test_an_unreadable_file_is_reported(server, open_to_all, processes):
     path = next(open_to_all.rglob("dataset_61.pq"))
     path.chmod(0)
     program = openml_programs.load_as_nobody
-    sentence = in_processes(processes, 1, program, server, open_to_all)[0][0]
-    assert f"OSError: Got {str(path)!r} in the cache, but it cannot be read (Permission" in sentence
+    message = in_processes(processes, 1, program, server, open_to_all)[0][0]
+    assert f"OSError: Got {str(path)!r} in the cache, but it cannot be read (Permission" in message
 
 
 def test_a_full_disk_is_reported_and_leaves_no_partial_files(server, cache, processes):
     comments = b"% a long comment\n" * 5000
     server.fault(splits_path(59), instead(comments + server.pages[splits_path(59)].content))
     program = openml_programs.load_with_a_file_size_limit
-    sentence = in_processes(processes, 1, program, server, cache, 50_000)[0]
+    message = in_processes(processes, 1, program, server, cache, 50_000)[0]
     assert re.search(
-        r"OSError: Got .* as cache, but it cannot be written \(File too large\): free", sentence
+        r"OSError: Got .* as cache, but it cannot be written \(File too large\): free", message
     )
     assert "datasplits.arff" not in " ".join(files(cache))  # nor a part of it
     assert load_task(59, cache_dir=cache).n_rows == 60
 
 
 def test_offline_never_opens_a_socket(server, full, cache, processes):
-    n_rows, sentence = in_processes(
+    n_rows, message = in_processes(
         processes, 1, openml_programs.load_without_sockets, server, cache
     )[0]
     assert n_rows == 60
-    assert "FileNotFoundError: Got task_id=60, but the cache has no file" in sentence
-    assert "connect to the network" in sentence
-    assert "cache_dir or OPENML_CACHE_DIR" in sentence
+    assert "FileNotFoundError: Got task_id=60, but the cache has no file" in message
+    assert "connect to the network" in message
+    assert "cache_dir or OPENML_CACHE_DIR" in message
     assert not server.counts
 
 
@@ -147,7 +147,7 @@ def test_an_interrupted_prefetch_is_resumed(server, cache):
     server.fault(splits_path(59), status(503))
     with pytest.raises(ConnectionError, match="Got task_id=59"):
         prefetch(items, cache_dir=cache)
-    server.mend()
+    server.reset()
     assert [table.data_id for table in prefetch(items, cache_dir=cache)] == [62, 61]
     assert f"GET {API}/data/62" not in server.counts
     assert [table.n_rows for table in prefetch(items, cache_dir=cache, offline=True)] == [60, 60]

@@ -70,8 +70,8 @@ def test_a_redirect_is_followed_without_the_key(server, cache, monkeypatch):
 @pytest.mark.parametrize("target", ["file:///etc/passwd", "http://openml.example/x", "gopher://x"])
 def test_a_redirect_to_a_forbidden_address_is_not_followed(server, cache, target):
     server.fault(f"{API}/task/59", redirect(target))
-    sentence = f"the address {target!r} is not requested: it is not public https"
-    with pytest.raises(ValueError, match=sentence):
+    message = f"the address {target!r} is not requested: it is not public https"
+    with pytest.raises(ValueError, match=message):
         load_task(59, cache_dir=cache)
     assert len(server.requests) == 1
 

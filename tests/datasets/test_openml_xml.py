@@ -40,8 +40,8 @@ def test_the_five_entities_of_xml_itself_are_read():
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_xml_of_a_server_is_reported_and_not_cached(kind, server, cache):
     server.fault(f"{API}/task/59", instead(HOSTILE[kind].encode()))
-    sentence = r"cannot be downloaded from .*unsafe XML .*; tried once in"
-    with pytest.raises(ConnectionError, match=sentence):
+    message = r"cannot be downloaded from .*unsafe XML .*; tried once in"
+    with pytest.raises(ConnectionError, match=message):
         load_task(59, cache_dir=cache, n_tries=1)
     assert not list(cache.rglob("*.xml"))
 

@@ -68,7 +68,9 @@ def test_the_error_for_a_missing_or_empty_folder_names_the_address(tmp_path, is_
 def test_an_unknown_word_is_refused_with_similar_words(folder):
     with pytest.raises(ValueError, match=r"Got the word 'stopp', but .*, such as stop\."):
         load_speech_commands(folder, words=["yes", "stopp"])
-    with pytest.raises(ValueError, match="Got words='yes', but expected a sequence; put one word in a lis"):
+    with pytest.raises(
+        ValueError, match="Got words='yes', but expected a sequence; put one word in a lis"
+    ):
         load_speech_commands(folder, words="yes")
     with pytest.raises(ValueError, match="Got words=.*, but expected at least one word"):
         load_speech_commands(folder, words=[])
@@ -76,9 +78,7 @@ def test_an_unknown_word_is_refused_with_similar_words(folder):
 
 def test_a_file_without_a_speaker_is_refused(folder):
     (folder / "yes" / "mine.wav").touch()
-    with pytest.raises(
-        ValueError, match=r"Got the file '.*mine.wav', but expected a name with a"
-    ):
+    with pytest.raises(ValueError, match=r"Got the file '.*mine.wav', but expected a name with a"):
         load_speech_commands(folder)
 
 

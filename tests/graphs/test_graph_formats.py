@@ -290,7 +290,7 @@ def test_an_integer_index_gives_one_graph():
 
 EDGE = torch.tensor([[0, 1], [1, 0]])
 ONES = np.ones((2, 2)) - np.eye(2)
-BAD = {
+INVALID = {
     "no graphs": ([], "Got X with no graphs, but expected at least one."),
     "no nodes, networkx": ([nx.Graph()], "Got X[0] without nodes, but expected at least one node."),
     "no nodes, adjacency": (
@@ -402,16 +402,16 @@ BAD = {
     ),
     "array": (np.ones((5, 3)), "Got X as an array of shape (5, 3), but expected a sequence of gra"),
 }
-BAD["a label of some nodes"][0][0].add_node(0, label="a")
-BAD["a label of some nodes"][0][0].add_node(1)
+INVALID["a label of some nodes"][0][0].add_node(0, label="a")
+INVALID["a label of some nodes"][0][0].add_node(1)
 
 
-@pytest.mark.parametrize("case", BAD)
+@pytest.mark.parametrize("case", INVALID)
 def test_invalid_graphs_are_refused(case):
-    X, sentence = BAD[case]
+    X, message = INVALID[case]
     with pytest.raises(ValueError) as caught:
         read_graphs(X)
-    assert str(caught.value).startswith(sentence)
+    assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize("X", [nx.path_graph(3), Data(edge_index=EDGE), "MUTAG", 3, None, {0: 1}])

@@ -239,7 +239,7 @@ def test_a_small_network_runs_at_its_size(case):
     assert bool(torch.isfinite(logits).all())
 
 
-WRONG = {
+INVALID = {
     "an image too small for the poolings": (
         partial(VGG, 10, image_size=(8, 8)),
         "Got image_size=(8, 8), but VGG expected at least 32 x 32: its 5 poolings halve the image each.",
@@ -288,7 +288,7 @@ WRONG = {
         partial(ResNet, 10, depth=18),
         "Got depth=18, but ResNet expected one of 50, 101, 152: give blocks for another one.",
     ),
-    "a depth that makes no whole block": (
+    "a depth without a complete block": (
         partial(WideResNet, 10, depth=30),
         "Got depth=30, but WideResNet expected 4 plus a multiple of 6, such as 10, 16, 22, 28 or 40.",
     ),
@@ -319,12 +319,12 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("case", list(WRONG))
+@pytest.mark.parametrize("case", list(INVALID))
 def test_an_invalid_size_is_refused(case):
-    build, sentence = WRONG[case]
+    build, message = INVALID[case]
     with torch.device("meta"), pytest.raises(ValueError) as caught:
         build()
-    assert str(caught.value) == sentence
+    assert str(caught.value) == message
 
 
 @every_family

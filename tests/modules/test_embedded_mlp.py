@@ -215,7 +215,7 @@ def test_numbers_come_first_and_the_preprocessor_counts_them():
 
 
 @pytest.mark.parametrize(
-    ("params", "sentence"),
+    ("params", "message"),
     [
         ({"embedding": "cubic"}, "Got embedding='cubic', but expected one of 'periodic', "),
         ({"n_numbers": 7}, "Got n_numbers=7, but expected an integer from 0 to 6"),
@@ -233,15 +233,15 @@ def test_numbers_come_first_and_the_preprocessor_counts_them():
     ],
     ids=lambda value: None if isinstance(value, str) else "-".join(value),
 )
-def test_an_invalid_parameter_is_refused(params, sentence):
-    with pytest.raises(ValueError, match=re.escape(sentence)):
+def test_an_invalid_parameter_is_refused(params, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
         EmbeddedMLP(6, 3, **params)
 
 
 def test_the_error_for_a_missing_library_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "rtdl_num_embeddings", None)
-    sentence = "EmbeddedMLP needs rtdl_num_embeddings: pip install mixupe-sklearn[embeddings]."
-    with pytest.raises(ImportError, match=re.escape(sentence)):
+    message = "EmbeddedMLP needs rtdl_num_embeddings: pip install mixupe-sklearn[embeddings]."
+    with pytest.raises(ImportError, match=re.escape(message)):
         EmbeddedMLP(6, 3)
     EmbeddedMLP(6, 3, embedding=None)  # needs none
 

@@ -13,7 +13,7 @@ from torch_geometric.nn import GINConv, global_add_pool, global_mean_pool
 from mixupe_sklearn.modules import gin
 from mixupe_sklearn.modules.gin import GIN
 
-# A triangle with a tail, an edge of it in one direction only, and a node by itself.
+# A triangle with a tail, one directed edge, and an isolated node.
 EDGES = [(0, 1), (1, 0), (1, 2), (2, 1), (0, 2), (2, 0), (2, 3)]
 N_NODES = 5
 EDGES_NONE = torch.zeros(2, 0, dtype=torch.long)
@@ -142,14 +142,14 @@ def test_the_symmetric_flag_does_not_change_the_output():
     both = [(a, b) for a, b in EDGES[:-1]]
     batch = Batch.from_data_list([graph(edges=both), graph(edges=both, seed=1)])
     results = []
-    for says in (False, True):
-        batch.symmetric = says
+    for is_symmetric in (False, True):
+        batch.symmetric = is_symmetric
         module.zero_grad()
         logits = module(batch)
         logits.sum().backward()
         results.append([logits, *(one.grad.clone() for one in module.parameters())])
-    for plain, told in zip(*results, strict=True):
-        torch.testing.assert_close(plain, told)
+    for plain, flagged in zip(*results, strict=True):
+        torch.testing.assert_close(plain, flagged)
 
 
 def test_vectors_of_graphs_have_mean_zero_and_deviation_one_over_the_batch():
@@ -190,15 +190,15 @@ def test_defaults_are_five_layers_of_two_with_norms_and_a_dense_head():
 
 
 @pytest.mark.parametrize(
-    ("params", "sentence"),
+    ("params", "message"),
     [
         ({"n_features": 0}, "Got n_features=0, but expected an integer >= 1."),
         ({"n_layers": 0}, "Got n_layers=0, but expected an integer >= 1."),
         ({"readout": "max"}, "Got readout='max', but expected 'sum' or 'mean'."),
     ],
 )
-def test_invalid_parameters_are_refused(params, sentence):
-    with pytest.raises(ValueError, match=sentence):
+def test_invalid_parameters_are_refused(params, message):
+    with pytest.raises(ValueError, match=message):
         GIN(**({"n_features": 3, "n_outputs": 2} | params))
 
 
@@ -220,9 +220,7 @@ def test_an_edge_to_a_missing_node_is_refused(edge):
 
 def test_a_batch_out_of_order_is_refused():
     data = Data(x=torch.ones(4, 3), edge_index=EDGES_NONE, batch=torch.tensor([0, 1, 0, 1]))
-    with pytest.raises(
-        ValueError, match="Got an unsorted batch, but GIN expected the nodes graph"
-    ):
+    with pytest.raises(ValueError, match="Got an unsorted batch, but GIN expected the nodes graph"):
         GIN(3, 2).eval()(data)
 
 
@@ -244,5 +242,5 @@ for line in (
 def test_a_missing_extra_is_reported():
     command = [sys.executable, "-c", NEED_THE_EXTRA]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
-    sentence = "GIN needs torch_geometric: pip install mixupe-sklearn[graph]."
-    assert result.stdout.splitlines() == [sentence] * 3
+    message = "GIN needs torch_geometric: pip install mixupe-sklearn[graph]."
+    assert result.stdout.splitlines() == [message] * 3

@@ -37,7 +37,7 @@ from mixupe_sklearn.datasets._openml.metadata import (
 )
 from mixupe_sklearn.datasets._openml.transport import DownloadError, RefusedError, fetch
 
-# A few bytes of parquet can stand for as many values as they like.
+# A few bytes of parquet can expand to any number of values.
 MAX_CELLS = 10**9
 SPLIT_COLUMNS = ["type", "rowid", "repeat", "fold"]
 ADVICE = (
@@ -234,8 +234,8 @@ def set_dtypes(
 ) -> pd.DataFrame:
     """Numeric columns as numbers and nominal columns as categories, as ``features.xml`` declares.
 
-    A column of missing values only has no type of its own, and some parquet files store
-    categories as numbers or booleans.
+    A column without values has no type, and some parquet files store categories as numbers or
+    booleans.
 
     Examples
     --------

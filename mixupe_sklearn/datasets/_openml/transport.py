@@ -91,23 +91,10 @@ def fetch(
 ) -> tuple[bytes, Result]:
     """Download a file that ``read`` accepts: its content, and the result of ``read``.
 
-    ``urllib3.util.Retry`` would not see what fails most: a body that is cut short, an HTML page
-    or a wrong checksum. So every try ends with ``read``, which raises ``InvalidFileError``.
-
-    Parameters
-    ----------
-    url : str
-        Address of the file.
-    read : callable
-        Parses and checks the content.
-    server : str
-        Base address of the configured server. See :func:`may_request`.
-    timeout : float
-        Limit in seconds for one try, from the name lookup to the last byte.
-    n_tries : int
-        Number of tries.
-    api_key : str, default=""
-        Sent to the configured server only. It is part of no message.
+    ``read`` checks the content of every try and raises ``InvalidFileError``. ``urllib3.util.Retry``
+    could not do that: it does not see a truncated body, an HTML page or a wrong checksum.
+    ``timeout`` limits one try, from the name lookup to the last byte. ``api_key`` is sent to the
+    configured ``server`` only, and is part of no message.
     """
     start = time.monotonic()
     reason = ""
