@@ -50,7 +50,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Source:
-    """Where to load from, within which limits, and what to call it in a message."""
+    """A cache and a server with limits for downloads. ``label`` names the request in messages."""
 
     label: str
     cache_dir: str | os.PathLike[str] | None
