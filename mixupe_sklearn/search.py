@@ -19,7 +19,7 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import indexable
 from sklearn.utils.validation import _check_method_params
 
-from mixupe_sklearn._estimators.sklearn_callbacks import FitTasks, with_callbacks
+from mixupe_sklearn._estimators.fit_monitor import FitTasks, with_callbacks
 from mixupe_sklearn._search.identity import identity_of
 from mixupe_sklearn._search.plan import draw_seeds, make_job, resolve_space, warn_of_missing_classes
 from mixupe_sklearn._search.plots import plot_search

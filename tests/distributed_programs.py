@@ -20,7 +20,7 @@ from torch import nn
 from mixupe_sklearn import MixupEImageClassifier, MixupENet, MixupENetRegressor
 from mixupe_sklearn._distributed.net import DistributedNet, distributed_class
 from mixupe_sklearn._distributed.process_group import is_main, world_size
-from mixupe_sklearn._net.callbacks import EpochHook
+from mixupe_sklearn._net.net import EpochHook
 from mixupe_sklearn.callbacks import PolyakAverage, WarmupCosine
 from mixupe_sklearn.modules import MLP
 

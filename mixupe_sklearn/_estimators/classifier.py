@@ -5,8 +5,8 @@ from sklearn.base import ClassifierMixin
 
 from mixupe_sklearn._data.rows import to_numpy
 from mixupe_sklearn._estimators.base import BaseMixupE, all_or_nothing
-from mixupe_sklearn._estimators.class_labels import ClassTargets
-from mixupe_sklearn._estimators.sklearn_callbacks import with_callbacks
+from mixupe_sklearn._estimators.fit_monitor import with_callbacks
+from mixupe_sklearn._estimators.targets import ClassTargets
 from mixupe_sklearn._net.net import MixupENet
 
 
@@ -250,7 +250,6 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         return tags
 
     @with_callbacks
-    @all_or_nothing
     def fit(self, X, y, sample_weight=None, *, X_val=None, y_val=None, sample_weight_val=None):
         """Train the network on rows and their labels.
 
@@ -274,9 +273,9 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         self : MixupEClassifier
             The fitted estimator.
         """
-        return self._fit(X, y, sample_weight, X_val, y_val, sample_weight_val)
+        with all_or_nothing(self):
+            return self._fit(X, y, sample_weight, X_val, y_val, sample_weight_val)
 
-    @all_or_nothing
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Train for one epoch on the given rows, going on from where the network is.
 
@@ -296,8 +295,9 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         self : MixupEClassifier
             The estimator.
         """
-        learn = self._announce(classes, to_numpy(y), is_new=not hasattr(self, "net_"))
-        return self._partial_fit(X, y, sample_weight, learn=learn)
+        with all_or_nothing(self):
+            learn = self._announce(classes, to_numpy(y), is_new=not hasattr(self, "net_"))
+            return self._partial_fit(X, y, sample_weight, learn=learn)
 
     def predict_proba(self, X):
         """Return the probability of each class, or of each label.

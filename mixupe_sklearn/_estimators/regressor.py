@@ -1,19 +1,14 @@
 """MixupERegressor: the same method for numbers, through the squared-error form of the loss."""
 
-import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import column_or_1d
 
-from mixupe_sklearn._data.rows import mean_of_rows, normalise
 from mixupe_sklearn._estimators.base import BaseMixupE, all_or_nothing
-from mixupe_sklearn._estimators.sklearn_callbacks import with_callbacks
+from mixupe_sklearn._estimators.fit_monitor import with_callbacks
+from mixupe_sklearn._estimators.targets import NumericTargets
 from mixupe_sklearn._net.net import MixupENetRegressor
 
-# Targets beyond leave the range of floats when they are standardised, and back.
-LARGEST = 1e300
 
-
-class MixupERegressor(RegressorMixin, BaseMixupE):
+class MixupERegressor(NumericTargets, RegressorMixin, BaseMixupE):
     """Neural network regressor for tables, trained with MixupE.
 
     The squared error has the form that the paper's derivation asks for, ``h(f) - y'f`` with
@@ -161,7 +156,6 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
         return tags
 
     @with_callbacks
-    @all_or_nothing
     def fit(self, X, y, sample_weight=None, *, X_val=None, y_val=None, sample_weight_val=None):
         """Train the network on rows and their targets.
 
@@ -185,9 +179,9 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
         self : MixupERegressor
             The fitted estimator.
         """
-        return self._fit(X, y, sample_weight, X_val, y_val, sample_weight_val)
+        with all_or_nothing(self):
+            return self._fit(X, y, sample_weight, X_val, y_val, sample_weight_val)
 
-    @all_or_nothing
     def partial_fit(self, X, y, sample_weight=None):
         """Train for one epoch on the given rows, going on from where the network is.
 
@@ -205,7 +199,8 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
         self : MixupERegressor
             The estimator.
         """
-        return self._partial_fit(X, y, sample_weight, learn=not hasattr(self, "net_"))
+        with all_or_nothing(self):
+            return self._partial_fit(X, y, sample_weight, learn=not hasattr(self, "net_"))
 
     def predict(self, X):
         """Return the predicted numbers.
@@ -240,42 +235,3 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
             X, lambda logits: self._in_units(self._member_means(logits)).swapaxes(0, 1)
         ).swapaxes(0, 1)
         return y[..., 0] if self._y_is_flat else y
-
-    def _in_units(self, standardised) -> np.ndarray:
-        return standardised * self.y_scale_ + self.y_mean_
-
-    def _learn_targets(self, y, weight) -> None:
-        self._y_is_flat = y.ndim == 1 or y.shape[1] == 1
-        if self._y_is_flat:
-            y = column_or_1d(y, warn=True)
-        columns, weight = self._columns(y), normalise(weight)
-        # Relative to the largest: squares of huge or tiny numbers leave the range of a float.
-        unit = np.abs(columns).max(axis=0)
-        unit = np.where(unit > 0, unit, 1.0)
-        mean = mean_of_rows(columns / unit, weight)
-        scale = np.sqrt(mean_of_rows((columns / unit - mean) ** 2, weight))
-        self.y_mean_, y_scale = mean * unit, np.where(scale > 0, scale, 1.0) * unit
-        self.y_scale_ = np.where(y_scale > 0, y_scale, np.finfo(np.float64).tiny)
-
-    def _columns(self, y) -> np.ndarray:
-        return np.asarray(y, dtype=np.float64).reshape(y.shape[0], -1)
-
-    def _encode(self, y, weight, name):
-        columns = self._columns(y)
-        if columns.shape[1] != self._n_outputs():
-            raise ValueError(
-                f"Got {name} with {columns.shape[1]} columns, but expected {self._n_outputs()}."
-            )
-        largest = np.abs(columns).max(initial=0.0)
-        if largest > LARGEST:
-            raise ValueError(
-                f"Got {name} with a number of size {largest:.3g}, but expected at most "
-                f"{LARGEST:g}: divide the targets."
-            )
-        return (columns - self.y_mean_) / self.y_scale_, weight
-
-    def _n_outputs(self) -> int:
-        return len(self.y_mean_)
-
-    def _head_for(self, n_outputs):
-        return "squared" if n_outputs == self._n_outputs() else None

@@ -1,4 +1,4 @@
-"""From raw rows to logits, by one network or by several, a chunk at a time."""
+"""From raw samples to logits, by one network or several, chunk by chunk."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,19 +8,18 @@ import torch
 from torch import Tensor
 
 from mixupe_sklearn._data.rows import centred_block, in_chunks
-from mixupe_sklearn._engine.eligibility import is_plain
-from mixupe_sklearn._engine.network import run_stacked
+from mixupe_sklearn._engine.network import is_plain, run_stacked
 from mixupe_sklearn._method.forward import as_logits, set_to_predict
 from mixupe_sklearn._runtime.hardware import threads_for
 
 
 def float_type(net: Any) -> torch.dtype:
-    """The floating type that the module computes in: float32, unless the user's module differs."""
+    """Return the floating type of the module: float32, unless the user's module differs."""
     return _float_type(net.module_) or torch.float32
 
 
 def _float_type(module: torch.nn.Module) -> torch.dtype | None:
-    # In the order of ``parameters()``, which takes as long as a layer of one row.
+    # In the order of ``parameters()``, which takes as long as a layer for one sample.
     for parameter in module._parameters.values():
         if parameter is not None and parameter.is_floating_point():
             return parameter.dtype
@@ -29,8 +28,8 @@ def _float_type(module: torch.nn.Module) -> torch.dtype | None:
 
 
 def n_module_outputs(net: Any, X: Any, X_mean: np.ndarray) -> int:
-    """Run the new module on two rows to learn how wide its output is."""
-    with torch.no_grad():  # not in inference mode: a lazy module makes its weights now
+    """Run a new module on two samples; return the width of its output."""
+    with torch.no_grad():  # not in inference mode: a lazy module creates its weights here
         return int(_logits([net], X[:2], X_mean).shape[2])
 
 
@@ -41,9 +40,9 @@ def predicted(
     finish: Callable[[Tensor], np.ndarray],
     n_outputs: int,
 ) -> np.ndarray:
-    """What ``finish`` makes of the logits of raw rows, (n_members, n_rows, n_outputs), in chunks.
+    """Return ``finish(logits)`` of raw samples, in chunks, as an array with samples first.
 
-    It gives an array with rows first.
+    ``finish`` gets logits of shape (n_members, n_rows, n_outputs).
     """
     width = max(X.shape[1], len(nets) * n_outputs)
     first, *others = in_chunks(X.shape[0], width, len(nets))
@@ -51,8 +50,8 @@ def predicted(
         values = finish(_logits(nets, X[first], X_mean))
         if not others:
             return values
-        # One piece of memory for all: small ones between the chunks would keep the freed chunks
-        # from being used again, and memory would grow with the rows.
+        # One array for all: small arrays between the chunks would keep freed chunks from being
+        # reused, and memory would grow with the number of samples.
         whole = np.empty((X.shape[0], *values.shape[1:]), dtype=values.dtype)
         whole[first] = values
         for part in others:
@@ -66,14 +65,18 @@ def _logits(nets: Sequence[Any], X: Any, X_mean: np.ndarray) -> Tensor:
 
 
 def forward_all(nets: Sequence[Any], X: Tensor) -> Tensor:
-    """Logits of centred rows by each net, (n_members, n_rows, n_outputs), in double precision.
+    """Return the logits of centred samples by each net, in double precision.
 
     Parameters
     ----------
     nets : sequence of MixupENet
         The members.
     X : Tensor of shape (n_rows, n_features) or (n_members, n_rows, n_features)
-        The same rows for all, or other ones for each.
+        The same samples for all members, or different ones.
+
+    Returns
+    -------
+    logits : Tensor of shape (n_members, n_rows, n_outputs)
     """
     modules = [net.module_ for net in nets]
     if len(nets) > 1 and all(is_plain(module) for module in modules):
@@ -82,6 +85,6 @@ def forward_all(nets: Sequence[Any], X: Tensor) -> Tensor:
     for number, module in enumerate(modules):
         set_to_predict(module)
         rows = X if X.ndim == 2 else X[number]
-        # To the processor before double precision, which not every device has.
+        # To the CPU before double precision, which some devices lack.
         outputs.append(as_logits(module(rows.to(torch.device(nets[number].device)))).cpu().double())
     return torch.stack(outputs) if len(outputs) > 1 else outputs[0][None]

@@ -12,7 +12,6 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from mixupe_sklearn._estimators.base import BaseMixupE
 from mixupe_sklearn._net.build import (
-    BAR,
     HOOK,
     STOPPER,
     make_net,
@@ -64,7 +63,7 @@ def _take_net_apart(net: Any, keep_training: bool) -> dict[str, Any]:
 
 def _users(net: Any) -> list[tuple[str, Any]]:
     """The callbacks that a user has added."""
-    ours = {STOPPER, BAR, HOOK, *(name for name, _ in net._default_callbacks)}
+    ours = {STOPPER, HOOK, *(name for name, _ in net._default_callbacks)}
     return [pair for pair in net.callbacks_ if pair[0] not in ours]
 
 

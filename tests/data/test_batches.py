@@ -4,7 +4,8 @@ import torch
 from scipy import sparse
 
 from mixupe_sklearn._data import batches as _batches
-from mixupe_sklearn._data.batches import Batches, CentredRows, centre
+from mixupe_sklearn._data.batches import Batches
+from mixupe_sklearn._data.rows import CentredRows, centre
 
 
 def rows_of(batches):

@@ -8,7 +8,6 @@ import os
 import pathlib
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import joblib
 import numpy as np
@@ -20,11 +19,20 @@ from scipy import sparse
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from mixupe_sklearn import MixupENet, MixupERegressor
-from mixupe_sklearn._data import rows as _inputs
-from mixupe_sklearn._data.batches import SMALL_COPY, Batches, CentredRows, centre, is_mapped
-from mixupe_sklearn._data.rows import Rows, centred, in_chunks, is_copied, on_device
-from mixupe_sklearn._net import build as _training
-from mixupe_sklearn._net.build import as_tensors
+from mixupe_sklearn._data import rows as _rows
+from mixupe_sklearn._data.batches import Batches
+from mixupe_sklearn._data.rows import (
+    SMALL_COPY,
+    CentredRows,
+    Rows,
+    as_tensors,
+    centre,
+    centred,
+    in_chunks,
+    is_copied,
+    is_mapped,
+    on_device,
+)
 from mixupe_sklearn.modules import MLP
 
 META = torch.device("meta")
@@ -153,7 +161,7 @@ def found(tmp_path_factory):
     result = subprocess.run(
         [*command, str(tmp_path_factory.mktemp("tables"))],
         cwd=pathlib.Path(__file__).parent,
-        env=os.environ | STEADY,
+        env=os.environ | STEADY | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         check=True,
         capture_output=True,
         text=True,
@@ -176,7 +184,7 @@ def test_the_limit_is_felt(found):
 @pytest.fixture
 def by_batch(monkeypatch):
     """A function that makes every table count as large from now on."""
-    return lambda: monkeypatch.setattr(_inputs, "SMALL_COPY", 0)
+    return lambda: monkeypatch.setattr(_rows, "SMALL_COPY", 0)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +269,7 @@ def test_predictions_in_chunks_are_those_of_the_rows_alone(small_digits, monkeyp
     labels = np.array(["zero", "one", "two", "three", "four", *"56789"])[y]
     classifier = paper_classifier(max_epochs=1, random_state=0).fit(X, labels)
     whole = [getattr(classifier, name)(X) for name in ("predict", "predict_proba")]
-    monkeypatch.setattr(_inputs, "MAX_ROWS", 32)
+    monkeypatch.setattr(_rows, "MAX_ROWS", 32)
     in_parts = [getattr(classifier, name)(X) for name in ("predict", "predict_proba")]
     for one, other in zip(whole, in_parts, strict=True):
         assert one.dtype == other.dtype
@@ -388,7 +396,7 @@ def test_data_is_moved_as_a_whole_or_not_at_all():
 
 
 def test_rows_by_batch_go_to_a_device_chunk_by_chunk(monkeypatch):
-    monkeypatch.setattr(_inputs, "MAX_ROWS", 32)
+    monkeypatch.setattr(_rows, "MAX_ROWS", 32)
     rows = CentredRows(make_data()[0].numpy(), np.zeros(3))
     with Copies() as copies:
         (moved,) = on_device((rows,), META, n_free=10**6)
@@ -402,10 +410,10 @@ def test_rows_by_batch_go_to_a_device_chunk_by_chunk(monkeypatch):
 @pytest.mark.parametrize("n_free", [0, 10**6])
 def test_a_fits_data_lies_on_the_device_of_its_net_where_it_can(monkeypatch, kind, n_free):
     X, y, weight = (part.numpy() for part in make_data())
-    net = SimpleNamespace(module_=torch.nn.Linear(3, 2), device="meta")
-    monkeypatch.setattr(_training, "free_memory", lambda device: n_free)
-    monkeypatch.setattr(_inputs, "SMALL_COPY", 0)
-    data = as_tensors(net, Rows(kind(X), y, weight), X.mean(axis=0), by_batch=True)
+    monkeypatch.setattr(_rows, "free_memory", lambda device: n_free)
+    monkeypatch.setattr(_rows, "SMALL_COPY", 0)
+    place = torch.float32, META
+    data = as_tensors(Rows(kind(X), y, weight), X.mean(axis=0), *place, by_batch=True)
     is_there = n_free > 0 and kind is np.asarray
     assert isinstance(data[0], torch.Tensor if is_there else CentredRows)
     assert {part.device for part in data[1:]} == {META if is_there else torch.device("cpu")}

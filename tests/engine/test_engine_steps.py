@@ -13,10 +13,8 @@ from skorch.dataset import Dataset
 from skorch.hf import AccelerateMixin
 
 from mixupe_sklearn import MixupENet, MixupERegressor
-from mixupe_sklearn._engine import eligibility as _by_hand
-from mixupe_sklearn._engine import prefetch as _feed
-from mixupe_sklearn._engine.eligibility import why_not_by_hand
-from mixupe_sklearn._engine.trainer import Stepper
+from mixupe_sklearn._engine import trainer as _trainer
+from mixupe_sklearn._engine.trainer import Stepper, why_not_by_hand
 from mixupe_sklearn._net import net as _net
 from mixupe_sklearn.modules import MLP
 
@@ -40,11 +38,11 @@ def is_by_hand(monkeypatch):
     """Tell whether the epochs so far were run by hand."""
     seen = []
 
-    def watched(net, iterator):
+    def recorded(net, iterator, factors):
         seen.append(net)
-        return _by_hand.run_by_hand(net, iterator)
+        return _trainer.run_by_hand(net, iterator, factors)
 
-    monkeypatch.setattr(_net, "run_by_hand", watched)
+    monkeypatch.setattr(_net, "run_by_hand", recorded)
     return lambda: bool(seen)
 
 
@@ -95,7 +93,7 @@ def assert_same(one, other, tolerance=1e-9):
 def test_an_epoch_by_hand_equals_autograd(
     monkeypatch, by_autograd, is_by_hand, params, is_weighted, fraction, most
 ):
-    monkeypatch.setattr(_feed, "MOST_MIXED", most)
+    monkeypatch.setattr(_trainer, "MOST_MIXED", most)
     X, y, weight = rows()
     weight = weight if is_weighted else None
     estimator = paper_classifier(**SMALL, **params, penalty_fraction=fraction, random_state=0)
@@ -382,7 +380,7 @@ def test_an_interrupt_gives_everything_back(monkeypatch):
         verbose=0,
     ).fit(X.astype("float32"), y)
     assert len(net.history) == 2
-    assert not _by_hand._sessions
+    assert not _trainer._sessions
     weight = net.module_.stages[0][0].weight
     assert weight.untyped_storage().nbytes() == weight.numel() * 4
     assert net.partial_fit(X.astype("float32"), y).predict(X.astype("float32")).shape == y.shape

@@ -12,9 +12,9 @@ from scipy import sparse
 from sklearn.base import clone
 from skorch.callbacks import EpochTimer
 
-from mixupe_sklearn import MixupERegressor
-from mixupe_sklearn._engine import trainer as _lockstep
-from mixupe_sklearn._estimators.fit_many import fit_many, why_not_many
+from mixupe_sklearn import MixupERegressor, fit_many
+from mixupe_sklearn._engine import trainer as _trainer
+from mixupe_sklearn._estimators.fit_many import why_not_many
 from mixupe_sklearn._method.penalties import directional_penalty, glm_loss, logit_penalty
 from mixupe_sklearn._net import net as _net
 from mixupe_sklearn._net.inference import predicted
@@ -226,7 +226,7 @@ def test_members_of_different_shapes_and_lengths_are_grouped(iris):
 def test_company_changes_nothing(iris, monkeypatch):
     X, y = iris
     together = fit_many(make_members(), X, y)
-    monkeypatch.setattr(_lockstep, "STACK_ENTRIES", 1)  # one at a time
+    monkeypatch.setattr(_trainer, "STACK_ENTRIES", 1)  # one at a time
     for member, single in zip(together, fit_many(make_members(), X, y), strict=True):
         assert_same_fit(member, single, X)
 
@@ -377,7 +377,7 @@ def test_bad_input_gets_the_sentence_of_fit(iris):
     ("params", "reason"),
     [
         ({"module": torch.nn.Linear}, "module is not given by name"),
-        ({"n_members": 2}, "n_members is above one, and they train as one by themselves"),
+        ({"n_members": 2}, "n_members is above one: an ensemble already trains as one"),
         ({"module_params": {"dropout": 0.1}}, "dropout is on"),
         ({"module_params": {"batch_norm": True}}, "batch_norm is on"),
         ({"optimizer": torch.optim.Adam}, "optimizer is not given by name"),
@@ -393,7 +393,7 @@ def test_what_stands_against_training_together_is_named(iris, params, reason):
     members = [paper_classifier(), paper_classifier(**params)]
     assert why_not_many(members, X) == reason
     if reason is not None:
-        with pytest.raises(ValueError, match=f"cannot be trained together: {reason}"):
+        with pytest.raises(ValueError, match=f"cannot be fitted together: {reason}"):
             fit_many(members, X, y)
 
 
@@ -410,7 +410,7 @@ def test_reasons_that_no_parameter_tells(iris):
         ([members[0], members[0]], X, None, "an estimator is given twice"),
         ([members[0], MixupERegressor()], X, None, "they are of different classes"),
         ([members[0], "mlp"], X, None, "not all are estimators of mixupe_sklearn"),
-        ([going_on], X, None, "warm_start goes on with a net"),
+        ([going_on], X, None, "warm_start continues with a net"),
         ([listening], X, None, "callbacks are given"),
     ]:
         assert why_not_many(estimators, rows, fit_params) == reason

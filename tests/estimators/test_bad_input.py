@@ -161,9 +161,7 @@ def test_a_device_that_is_not_there(iris):
 def test_holes_name_the_column_and_the_cure(iris):
     X, y = iris[0].copy(), iris[1]
     X[3:5, 2] = np.nan
-    message = (
-        "contains NaN in column {} (2 of 150 rows), but expected finite numbers; fill the holes"
-    )
+    message = "contains NaN in column {} (2 of 150 rows), but expected finite numbers; fill missing values"
     with pytest.raises(ValueError, match=re.escape(message.format(2))) as error:
         paper_classifier().fit(X, y)
     assert "make_preprocessor()" in str(error.value)
@@ -236,10 +234,13 @@ def test_text_in_an_array_names_the_cure(iris):
             np.zeros(150),
             "Got sample_weight of all zero weights, but expected at least one above zero.",
         ),
-        (np.ones(149), "Got sample_weight of shape (149,), but expected (150,), a weight a row."),
+        (
+            np.ones(149),
+            "Got sample_weight of shape (149,), but expected (150,), one weight per sample.",
+        ),
         (
             np.ones((150, 2)),
-            "Got sample_weight of shape (150, 2), but expected (150,), a weight a row.",
+            "Got sample_weight of shape (150, 2), but expected (150,), one weight per sample.",
         ),
     ],
 )
@@ -279,17 +280,26 @@ def test_validation_rows_come_with_their_labels(iris):
         paper_classifier().fit(X, y, X_val=X, y_val=y, sample_weight_val=-np.ones(150))
 
 
-def test_batch_norm_on_single_rows(iris):
+@pytest.mark.filterwarnings("ignore:Got y with the single class:UserWarning")
+def test_batch_norm_needs_two_samples_per_batch(iris):
     X, y = iris
     params = {"module_params": {"batch_norm": True}}
-    with pytest.raises(ValueError, match=r"Got batches of one row \(n_samples=150, batch_size=1\)"):
+    with pytest.raises(
+        ValueError, match=r"Got batches of one sample \(n_samples=150, batch_size=1\)"
+    ):
         paper_classifier(batch_size=1, **params).fit(X, y)
-    with pytest.raises(ValueError, match=r"Got batches of one row \(n_samples=1, batch_size=100\)"):
+    with pytest.raises(
+        ValueError, match=r"Got batches of one sample \(n_samples=1, batch_size=100\)"
+    ):
         paper_classifier(**params).fit(X[:1], y[:1])
     members = {"n_members": 2, "alpha": 0.5, "eta": 0.1, **params}
-    with pytest.raises(ValueError, match=r"Got batches of one row \(n_samples=150, batch_size=1\)"):
+    with pytest.raises(
+        ValueError, match=r"Got batches of one sample \(n_samples=150, batch_size=1\)"
+    ):
         paper_classifier(batch_size=1, **members).fit(X, y)
-    with pytest.raises(ValueError, match=r"Got batches of one row \(n_samples=1, batch_size=100\)"):
+    with pytest.raises(
+        ValueError, match=r"Got batches of one sample \(n_samples=1, batch_size=100\)"
+    ):
         paper_classifier(early_stopping=True, batch_size=100, **members).fit(X[:2], y[:2])
     # A single row at the end of an epoch joins the batch before it.
     assert paper_classifier(batch_size=149, max_epochs=1, **params).fit(X, y).n_iter_ == 1
@@ -297,15 +307,14 @@ def test_batch_norm_on_single_rows(iris):
 
 def test_fewer_rows_than_a_batch_are_said_once_and_trained(iris):
     X, y = iris
-    message = (
-        "Got 30 training rows, fewer than batch_size=100: an epoch is a single step, so 25 epochs"
-    )
+    message = "Got 30 training samples, fewer than batch_size=100: an epoch is a single step, so 25 epochs"
     with pytest.warns(UserWarning, match=message) as caught:
         paper_classifier().fit(X[::5], y[::5])
     assert len(caught) == 1
 
 
-def test_a_single_row_cannot_be_split(iris):
+@pytest.mark.filterwarnings("ignore:Got y with the single class:UserWarning")
+def test_a_single_sample_cannot_be_split(iris):
     with pytest.raises(ValueError, match="Got n_samples=1 with early_stopping=True, but expected"):
         paper_classifier(early_stopping=True).fit(iris[0][:1], iris[1][:1])
 
@@ -315,7 +324,7 @@ def test_targets_of_the_wrong_kind(iris, diabetes):
     with pytest.raises(ValueError, match="Unknown label type: continuous"):
         paper_classifier().fit(diabetes[0], diabetes[1] / 7)
     with pytest.raises(
-        ValueError, match=r"Got y of shape \(150, 2\) with several classes a column"
+        ValueError, match=r"Got y of shape \(150, 2\) with several classes per column"
     ):
         paper_classifier().fit(X, np.column_stack([y, y]))
     with pytest.raises(ValueError, match="Got y=None at row 50, but expected a label for every"):
@@ -330,8 +339,11 @@ def test_targets_of_the_wrong_kind(iris, diabetes):
                 method(X, labels)
     with pytest.raises(ValueError, match="Got class_weight={0: 1}, but expected a list of 3 dicts"):
         paper_classifier(class_weight={0: 1}).fit(X, np.eye(3, dtype=int)[y])
-    with pytest.raises(ValueError, match="dtype='numeric' is not compatible|could not convert"):
+    with pytest.raises(ValueError, match="^Got y with the text 'a', but expected numbers.$"):
         MixupERegressor().fit(X, np.array(["a", "b", "c"])[y])
+    mixed = np.array(["1", "b", 3], dtype=object)[y]
+    with pytest.raises(ValueError, match="^Got y_val with the text 'b', but expected numbers.$"):
+        MixupERegressor().fit(X, X[:, 0], X_val=X, y_val=mixed)
     with pytest.raises(ValueError, match="Got y_val with 2 columns, but expected 1"):
         MixupERegressor().fit(X, X[:, 0], X_val=X, y_val=X[:, :2])
 

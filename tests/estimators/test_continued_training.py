@@ -269,7 +269,7 @@ def test_an_interrupted_fit_keeps_what_was_finished(small_digits, early_stopping
         max_epochs=9, random_state=0, callbacks=[Interrupt()], early_stopping=early_stopping
     )
     with pytest.warns(
-        ConvergenceWarning, match="interrupted after 2 epochs; what was learned"
+        ConvergenceWarning, match="interrupted after 2 epochs; the model keeps"
     ) as caught:
         classifier.fit(X, y)
     assert caught[0].filename == __file__

@@ -25,15 +25,16 @@ from mixupe_sklearn import (
     make_mixupe_pipeline,
     preset,
 )
-from mixupe_sklearn._data import rows as _inputs
+from mixupe_sklearn._data import rows as _rows
+from mixupe_sklearn._data.splits import hold_out_folds, stratified_folds
 from mixupe_sklearn._engine.trainer import Stepper
-from mixupe_sklearn._estimators import ensemble as _members
-from mixupe_sklearn._estimators import ensemble_training as _crews
-from mixupe_sklearn._estimators.ensemble import deal, hold_out, weigh
-from mixupe_sklearn._estimators.ensemble_training import BatchedMembers, SequentialMembers
-from mixupe_sklearn._estimators.sklearn_callbacks import HAS_CALLBACKS
-from mixupe_sklearn._net import inference as _predicting
+from mixupe_sklearn._estimators import ensemble as _ensemble
+from mixupe_sklearn._estimators.ensemble import BatchedMembers, SequentialMembers
+from mixupe_sklearn._estimators.fit_monitor import HAS_CALLBACKS
+from mixupe_sklearn._net import inference as _inference
 from mixupe_sklearn._net import net as _net
+from mixupe_sklearn._training import early_stopping as _stopping
+from mixupe_sklearn._training.early_stopping import GroupEarlyStopping, stacking_weights
 
 SMALL = preset("paper") | {
     "alpha": 0.5,
@@ -74,15 +75,15 @@ def column(history, name):
 
 @pytest.fixture
 def trainers(monkeypatch):
-    """The crews that are made, with the rows that each member trains on, beside those it gets."""
-    made, make = [], _members.make_trainer
+    """Record the class of each trainer, and the numbers of each member's training samples."""
+    made, make = [], _ensemble.make_trainer
 
-    def noted(nets, train, tensors, own, X_mean, settings, validation_sets):
-        trainer = make(nets, train, tensors, own, X_mean, settings, validation_sets)
-        made.append(SimpleNamespace(kind=type(trainer), own=own, n_rows=train.n_rows))
+    def recorded(nets, tensors, own, settings, validation_sets):
+        trainer = make(nets, tensors, own, settings, validation_sets)
+        made.append(SimpleNamespace(kind=type(trainer), own=own, n_rows=len(tensors[1])))
         return trainer
 
-    monkeypatch.setattr(_members, "make_trainer", noted)
+    monkeypatch.setattr(_ensemble, "make_trainer", recorded)
     return made
 
 
@@ -91,7 +92,7 @@ def one_by_one(monkeypatch):
     """Call it, and members train one after the other, by autograd in the loop of skorch."""
 
     def force():
-        monkeypatch.setattr(_crews, "why_not_by_hand", lambda net, iterator: "it is asked for")
+        monkeypatch.setattr(_ensemble, "why_not_by_hand", lambda net, iterator: "it is asked for")
         monkeypatch.setattr(_net, "_listens", lambda net: True)
 
     return force
@@ -238,16 +239,16 @@ def test_a_single_network_has_one_member(iris):
 @pytest.mark.parametrize("n_rows", [10, 11, 150])
 def test_parts_are_disjoint_of_one_size_and_have_all_classes(n_rows, n_parts):
     classes = np.random.default_rng(1).permutation(np.arange(n_rows) % 3)
-    parts = deal(classes, n_rows, n_parts, seed=0)
+    parts = stratified_folds(classes, n_rows, n_parts, seed=0)
     rows = np.concatenate(parts)
     assert len(np.unique(rows)) == len(rows) == n_parts * (n_rows // n_parts)
     assert {len(part) for part in parts} == {n_rows // n_parts}
     counts = np.array([np.bincount(classes[part], minlength=3) for part in parts])
     # The rows that are left over are of the last class, and at most one a part.
     assert (np.ptp(counts, axis=0) <= 2).all()
-    others = deal(classes, n_rows, n_parts, seed=1)
+    others = stratified_folds(classes, n_rows, n_parts, seed=1)
     assert not np.array_equal(np.concatenate(others), rows)
-    assert len(np.concatenate(deal(None, n_rows, n_parts, seed=0))) == len(rows)
+    assert len(np.concatenate(stratified_folds(None, n_rows, n_parts, seed=0))) == len(rows)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +256,7 @@ def test_parts_are_disjoint_of_one_size_and_have_all_classes(n_rows, n_parts):
     [(150, 4, 0.1, 10), (150, 4, 0.5, 4), (150, 1, 0.9, 2), (3, 4, 0.1, 3), (2, 1, 0.1, 2)],
 )
 def test_a_share_of_the_rows_is_set_aside_by_each(n_rows, n_folds, share, n_parts):
-    parts = hold_out(n_rows, None, n_folds, share, seed=0)
+    parts = hold_out_folds(n_rows, None, n_folds, share, seed=0)
     assert [len(part) for part in parts] == [n_rows // n_parts] * n_folds
     assert len({tuple(part) for part in parts}) == min(n_folds, n_parts)
 
@@ -301,15 +302,15 @@ def test_teams_need_not_be_of_one_size(targets_of, trainers, n_members):
 
 @pytest.mark.parametrize("params", [{}, APART], ids=["as one", "one by one"])
 def test_rows_that_are_set_aside_train_nothing(iris, monkeypatch, params):
-    make = _members.make_trainer
+    make = _ensemble.make_trainer
 
-    def poisoned(nets, train, tensors, own, X_mean, settings, validation_sets):
+    def poisoned(nets, tensors, own, settings, validation_sets):
         X = tensors[0].clone()
         X[np.setdiff1d(np.arange(len(X)), own[0])] = torch.nan
         assert int(X.isnan().any(dim=1).sum()) == 30
-        return make(nets, train, (X, *tensors[1:]), own, X_mean, settings, validation_sets)
+        return make(nets, (X, *tensors[1:]), own, settings, validation_sets)
 
-    monkeypatch.setattr(_members, "make_trainer", poisoned)
+    monkeypatch.setattr(_ensemble, "make_trainer", poisoned)
     # Members of four teams set the same rows aside.
     classifier = small(eta=(0.0, 0.1, 0.2, 0.3), **FOLDS, **params).fit(*iris)
     assert np.isfinite(column(classifier.history_, "train_loss")).all()
@@ -324,13 +325,13 @@ def test_the_weights_of_each_teams_best_epoch_are_kept(
     X, y = iris
     y = np.where(np.arange(150) % 5 == 0, (y + 1) % 3, y)  # so that there is much to overfit
     weight = 1.0 + np.arange(150) % 3 if is_weighted else np.ones(150)
-    looks, losses_of = [], _members.Watch._losses
+    evaluations, losses_of = [], GroupEarlyStopping._losses
 
-    def noted(watch):
-        looks.append(losses_of(watch))
-        return looks[-1]
+    def recorded(stopping):
+        evaluations.append(losses_of(stopping))
+        return evaluations[-1]
 
-    monkeypatch.setattr(_members.Watch, "_losses", noted)
+    monkeypatch.setattr(GroupEarlyStopping, "_losses", recorded)
     classifier = small(alpha=alpha, lr=0.1, max_epochs=60, n_iter_no_change=5, **FOLDS)
     classifier.fit(X, y, weight)
     aside = [np.setdiff1d(np.arange(150), own) for own in trainers[0].own]
@@ -343,19 +344,23 @@ def test_the_weights_of_each_teams_best_epoch_are_kept(
         return np.average(np.concatenate(losses[members]), weights=np.concatenate(rows))
 
     groups = [slice(group, None, n_groups) for group in range(n_groups)]
-    by_look = np.array([[pooled(look, group) for group in groups] for look in looks])
-    for group, losses in zip(groups, by_look.T, strict=True):
+    by_evaluation = np.array(
+        [[pooled(losses, group) for group in groups] for losses in evaluations]
+    )
+    for group, losses in zip(groups, by_evaluation.T, strict=True):
         assert pooled(now, group) == pytest.approx(losses.min(), rel=1e-9)
-        assert losses.argmin() < len(looks) - 1
+        assert losses.argmin() < len(evaluations) - 1
     recorded = column(classifier.history_, "valid_loss")
     everyone = slice(None)
-    np.testing.assert_allclose(recorded, [pooled(look, everyone) for look in looks], rtol=1e-9)
+    np.testing.assert_allclose(
+        recorded, [pooled(losses, everyone) for losses in evaluations], rtol=1e-9
+    )
     # Five epochs without progress of any team are the last.
     assert classifier.n_iter_ == len(recorded) < 60
-    assert by_look.argmin(axis=0).max() == classifier.n_iter_ - 1 - 5
+    assert by_evaluation.argmin(axis=0).max() == classifier.n_iter_ - 1 - 5
     losses = np.array(now).reshape(4 // n_groups, n_groups, -1).swapaxes(0, 1).reshape(n_groups, -1)
     row_weight = np.concatenate([weight[rows] for rows in aside[::n_groups]])
-    expected = np.tile(weigh(losses, row_weight), 4 // n_groups) * n_groups / 4
+    expected = np.tile(stacking_weights(losses, row_weight), 4 // n_groups) * n_groups / 4
     np.testing.assert_allclose(classifier.member_weights_, expected, rtol=1e-9)
 
 
@@ -399,7 +404,7 @@ def test_weights_that_were_learned_stay_while_training_goes_on(iris, is_watched)
 
 def test_a_long_training_is_looked_at_now_and_then(iris, monkeypatch):
     monkeypatch.setattr(
-        _members, "n_epochs_per_evaluation", lambda n_epochs: math.ceil(n_epochs / 4)
+        _ensemble, "n_epochs_per_evaluation", lambda n_epochs: math.ceil(n_epochs / 4)
     )
     classifier = small(max_epochs=10, **FOLDS).fit(*iris)
     seen = [row["epoch"] for row in classifier.history_ if "valid_loss" in row]
@@ -419,7 +424,7 @@ def test_every_round_of_weighing_makes_the_rows_likelier(n_groups):
     losses, weight = rng.gamma(1.0, size=(n_groups, 60)), rng.gamma(2.0, size=60)
 
     def likelihood(n_rounds):
-        weights = weigh(losses, weight, n_rounds)
+        weights = stacking_weights(losses, weight, n_rounds)
         assert weights.sum() == pytest.approx(1)
         assert (weights >= 0).all()
         return np.average(np.log(weights @ np.exp(-losses)), weights=weight)
@@ -432,17 +437,17 @@ def test_every_round_of_weighing_makes_the_rows_likelier(n_groups):
 def test_a_team_that_is_never_better_counts_less():
     losses = np.random.default_rng(0).gamma(1.0, size=60)
     for worse in (losses + 0.1, losses * 1.5, losses + 1000):
-        good, bad = weigh(np.stack([losses, worse]))
+        good, bad = stacking_weights(np.stack([losses, worse]))
         assert good > bad >= 0
-    np.testing.assert_allclose(weigh(np.stack([losses, losses])), 0.5)
-    assert weigh(losses[None]).tolist() == [1.0]
+    np.testing.assert_allclose(stacking_weights(np.stack([losses, losses])), 0.5)
+    assert stacking_weights(losses[None]).tolist() == [1.0]
 
 
 def test_a_row_of_weight_three_weighs_as_three_rows():
     losses = np.random.default_rng(0).gamma(1.0, size=(2, 40))
     times = np.arange(40) % 4
-    repeated = weigh(np.repeat(losses, times, axis=1))
-    np.testing.assert_allclose(weigh(losses, times), repeated, rtol=1e-12)
+    repeated = stacking_weights(np.repeat(losses, times, axis=1))
+    np.testing.assert_allclose(stacking_weights(losses, times), repeated, rtol=1e-12)
 
 
 def test_strong_mixing_switches_itself_off_where_it_hurts(iris):
@@ -529,7 +534,9 @@ def test_an_interrupt_keeps_what_was_learned(iris, monkeypatch, early_stopping):
 
     monkeypatch.setattr(Stepper, "__call__", interrupted)
     classifier = small(**params)
-    with pytest.warns(ConvergenceWarning, match="interrupted after 2 epochs; what was") as caught:
+    with pytest.warns(
+        ConvergenceWarning, match="interrupted after 2 epochs; the model keeps"
+    ) as caught:
         classifier.fit(X, y)
     assert caught[0].filename == __file__
     assert classifier.n_iter_ == len(classifier.history_) == 2
@@ -770,6 +777,7 @@ def test_rare_classes_gain_by_balancing_members(iris):
     assert balanced > plain
 
 
+@pytest.mark.filterwarnings("ignore:Got y with the single class:UserWarning")
 @pytest.mark.parametrize("rows", [[0], [0, 100], [0, 70, 100]], ids=["one", "two", "three"])
 @pytest.mark.parametrize("early_stopping", [False, True])
 @pytest.mark.parametrize("alpha", [0.5, (0.1, 0.5), (0.1, 0.2, 0.3, 0.4)], ids=str)
@@ -796,36 +804,36 @@ def test_a_class_of_one_row_is_no_obstacle(iris):
 @pytest.mark.parametrize("params", [{}, APART], ids=["as one", "one by one"])
 def test_passes_at_predict_have_fewer_rows_the_more_members_there_are(iris, monkeypatch, params):
     X, y = iris
-    passes, forward_all = [], _predicting.forward_all
+    passes, forward_all = [], _inference.forward_all
 
     def noted(nets, rows):
         passes.append((len(nets), len(rows)))
         return forward_all(nets, rows)
 
-    monkeypatch.setattr(_predicting, "forward_all", noted)
+    monkeypatch.setattr(_inference, "forward_all", noted)
     many = np.tile(X, (100, 1))
     for n_members in (1, 2, 8):
         classifier = small(n_members=n_members, max_epochs=1, **params).fit(X, y)
         passes.clear()
         proba = classifier.predict_proba(many)
         assert {n for n, _ in passes} == {n_members}
-        assert max(n * n_rows for n, n_rows in passes) <= _inputs.MAX_ROWS
-        assert len(passes) >= len(many) * n_members / _inputs.MAX_ROWS
+        assert max(n * n_rows for n, n_rows in passes) <= _rows.MAX_ROWS
+        assert len(passes) >= len(many) * n_members / _rows.MAX_ROWS
         # A row's company changes nothing but rounding, on some processors.
         np.testing.assert_allclose(proba[-150:], classifier.predict_proba(X), rtol=1e-5)
 
 
 def test_wide_rows_are_examined_a_few_at_a_time(iris, monkeypatch):
     X, y = iris
-    sizes, forward_all = [], _members.forward_all
+    sizes, forward_all = [], _ensemble.forward_all
 
     def noted(nets, rows):
         sizes.append(rows.numel())
         return forward_all(nets, rows)
 
     expected = small(**GROUPS).fit(X, y)
-    monkeypatch.setattr(_members, "forward_all", noted)
-    monkeypatch.setattr(_members, "CHUNK", 16 * 4 * 4)  # sixteen rows of four numbers for each
+    monkeypatch.setattr(_ensemble, "forward_all", noted)
+    monkeypatch.setattr(_stopping, "CHUNK", 16 * 4 * 4)  # sixteen rows of four numbers for each
     classifier = small(**GROUPS).fit(X, y)
     assert max(sizes) == 16 * 4 * 4
     assert sum(sizes) == 4 + 3 * 4 * 30 * 4  # a first row tells how wide the output is

@@ -9,7 +9,7 @@ from sklearn.preprocessing import StandardScaler
 from skorch.callbacks import EarlyStopping, EpochScoring, LRScheduler
 
 from mixupe_sklearn import MixupERegressor
-from mixupe_sklearn._estimators.sklearn_callbacks import HAS_CALLBACKS
+from mixupe_sklearn._estimators.fit_monitor import HAS_CALLBACKS
 
 needs_callbacks = pytest.mark.skipif(
     not HAS_CALLBACKS, reason="this scikit-learn has no callbacks (before 1.9)"

@@ -160,6 +160,7 @@ def test_weights_are_routed_through_a_pipeline(cancer):
     assert not np.array_equal(pipeline.predict_proba(X), unweighted.predict_proba(X_scaled))
 
 
+@pytest.mark.filterwarnings("ignore:Got y with the single class:UserWarning")
 @pytest.mark.usefixtures("routing")
 def test_weights_are_routed_through_a_search(cancer):
     X, y = cancer
@@ -167,7 +168,7 @@ def test_weights_are_routed_through_a_search(cancer):
     classifier = paper_classifier(random_state=0, max_epochs=2).set_fit_request(sample_weight=True)
     classifier.set_score_request(sample_weight=False)
     search = GridSearchCV(classifier, {"alpha": [0.1, 1.0]}, cv=3).fit(X, y, sample_weight=weight)
-    # Rows of weight zero are removed: only one class was ever seen.
+    # Samples of weight zero are removed: only one class is left.
     assert search.best_estimator_.classes_.tolist() == ["benign"]
 
 

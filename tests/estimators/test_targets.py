@@ -57,7 +57,13 @@ def test_two_classes(cancer, module_params):
 def test_one_class_is_predicted_with_certainty(iris, method, penalty):
     X = iris[0]
     classifier = paper_classifier(method=method, penalty=penalty, random_state=0)
-    classifier.fit(X, ["only"] * len(X))
+    message = (
+        "^Got y with the single class 'only', but expected two or more: the model always predicts "
+        "it.$"
+    )
+    with pytest.warns(UserWarning, match=message) as caught:
+        classifier.fit(X, ["only"] * len(X))
+    assert [warning.filename for warning in caught] == [__file__]
     assert (classifier.predict(X) == "only").all()
     assert (classifier.predict_proba(X) == 1).all()
 

@@ -16,7 +16,7 @@ from skorch.helper import predefined_split
 from torch import nn
 
 from mixupe_sklearn import MixupENet
-from mixupe_sklearn._net.callbacks import hears_batches, is_schedule
+from mixupe_sklearn._net.net import hears_batches, is_schedule
 from mixupe_sklearn.callbacks import PolyakAverage, WarmupCosine, warmup_cosine
 
 # A net by itself takes all of torch's threads.
@@ -341,9 +341,15 @@ def test_batches_that_cannot_be_counted_need_a_number_of_steps(rows):
     [
         (PolyakAverage(rate=1.0), "Got rate=1.0, but expected a number >= 0 and below 1."),
         (PolyakAverage(rate=-0.1), "Got rate=-0.1"),
-        (WarmupCosine(n_steps=0), "Got n_steps=0, but expected a whole number >= 1 or None."),
-        (WarmupCosine(n_warmup=-1), "Got n_warmup=-1, but expected a whole number of steps >= 0"),
-        (WarmupCosine(n_warmup=1.5), "Got n_warmup=1.5, but expected .* a share of them below 1."),
+        (WarmupCosine(n_steps=0), "Got n_steps=0, but expected an integer >= 1 or None."),
+        (
+            WarmupCosine(n_warmup=-1),
+            "Got n_warmup=-1, but expected an integer number of steps >= 0",
+        ),
+        (
+            WarmupCosine(n_warmup=1.5),
+            "Got n_warmup=1.5, but expected .* a fraction of them below 1.",
+        ),
         (
             WarmupCosine(n_steps=5, n_warmup=5),
             "Got n_warmup=5, but expected fewer steps than the 5",

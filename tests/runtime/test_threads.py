@@ -204,7 +204,7 @@ def test_threads_change_results_by_rounding_at_most(small_digits):
 @pytest.mark.parametrize("n_threads", [0, 1.5, "all"])
 def test_a_wrong_number_is_refused(iris, n_threads):
     with pytest.raises(
-        ValueError, match=r"Got n_threads=.*, but expected a whole number from 1 to 1024"
+        ValueError, match=r"Got n_threads=.*, but expected an integer from 1 to 1024"
     ):
         paper_classifier(n_threads=n_threads).fit(*iris)
 

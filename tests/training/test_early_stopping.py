@@ -4,7 +4,7 @@ from paper import paper_classifier
 from sklearn.model_selection import train_test_split
 
 from mixupe_sklearn import MixupERegressor
-from mixupe_sklearn._estimators.sklearn_callbacks import HAS_CALLBACKS
+from mixupe_sklearn._estimators.fit_monitor import HAS_CALLBACKS
 
 
 def valid_losses(estimator):

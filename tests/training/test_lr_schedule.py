@@ -9,10 +9,9 @@ from sklearn.base import clone
 from skorch.callbacks import Callback, LRScheduler
 from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR
 
-from mixupe_sklearn import MixupEClassifier, MixupERegressor, preset
-from mixupe_sklearn._estimators.fit_many import fit_many
+from mixupe_sklearn import MixupEClassifier, MixupERegressor, fit_many, preset
 from mixupe_sklearn._net import net as _net
-from mixupe_sklearn._training.lr_schedule import n_epochs_for, rate_factors
+from mixupe_sklearn._training.config import PARAMETERS, n_epochs_for, rate_factors
 
 SMALL = preset("paper") | {
     "alpha": 0.5,
@@ -215,7 +214,7 @@ def test_few_rows_are_no_matter_where_there_are_steps_enough(iris):
         params = {"batch_size": 100, "n_members": n_members}
         with warnings.catch_warnings(action="error"):
             assert small(**params, min_steps=30).fit(X, y).n_iter_ == 30
-        with pytest.warns(UserWarning, match="Got 50 training rows, .* so 4 epochs are 4 steps"):
+        with pytest.warns(UserWarning, match="Got 50 training samples, .* so 4 epochs are 4 steps"):
             small(**params, min_steps=3).fit(X, y)
 
 
@@ -261,3 +260,25 @@ def test_the_papers_preset_trains_its_network_in_its_way(iris, estimator_class):
 def test_every_parameter_of_a_preset_is_one_of_the_estimators():
     for estimator_class in (MixupEClassifier, MixupERegressor):
         assert set(preset("paper")) <= set(estimator_class().get_params())
+
+
+def test_a_preset_takes_overrides():
+    params = preset("paper", max_epochs=10, class_weight="balanced")
+    assert params == preset("paper") | {"max_epochs": 10, "class_weight": "balanced"}
+    assert preset("paper")["max_epochs"] == 25
+    for name in MixupEClassifier().get_params():
+        assert preset("paper", **{name: None})[name] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"), [("epochs", "max_epochs"), ("batchsize", "batch_size")]
+)
+def test_a_preset_refuses_what_is_no_parameter(name, nearest):
+    message = f"^Got the parameter '{name}', but expected a parameter of MixupEClassifier or "
+    with pytest.raises(ValueError, match=f"{message}MixupERegressor, such as '{nearest}"):
+        preset("paper", **{name: 1})
+
+
+def test_the_parameters_of_presets_are_those_of_the_estimators():
+    names = {*MixupEClassifier().get_params(), *MixupERegressor().get_params()}
+    assert set(PARAMETERS) == names
