@@ -32,7 +32,7 @@ html_math_renderer = "mathml"
 
 autosummary_generate = True
 numpydoc_show_class_members = False
-# Of the types of parameters only those below become links: most words in them are plain English.
+# Only these types become links: the other words in type descriptions are plain English.
 numpydoc_xref_param_type = True
 numpydoc_xref_ignore = "all"
 numpydoc_xref_aliases = {
@@ -48,10 +48,11 @@ numpydoc_xref_aliases = {
     "matplotlib.figure.Figure": "matplotlib.figure.Figure",
     "MixupENet": "mixupe_sklearn.MixupENet",
     "MixupESearchCV": "mixupe_sklearn.MixupESearchCV",
+    "MixupEPipeline": "mixupe_sklearn.preprocessing.MixupEPipeline",
+    "TablePreprocessor": "mixupe_sklearn.preprocessing.TablePreprocessor",
 }
 
-# The inventories are small files of our own, so that the site is built without a network: see
-# docs/make_inventories.py.
+# The site builds offline: docs/make_inventories.py writes these small inventories.
 _SITES = {
     "python": "https://docs.python.org/3/",
     "numpy": "https://numpy.org/doc/stable/",
@@ -74,10 +75,10 @@ sphinx_gallery_conf = {
     "backreferences_dir": "gallery/backreferences",
     "doc_module": ("mixupe_sklearn",),
     "reference_url": {"mixupe_sklearn": None},
-    # Numbers in the names make the order; what is run is whatever begins with plot_.
+    # File numbers set the order. Only files that begin with plot_ are run.
     "within_subsection_order": "FileNameSortKey",
     "filename_pattern": r"/plot_",
-    # Frames and pipelines are shown, but not the last object of every cell.
+    # Show data frames and pipelines, but not the last value of every cell.
     "capture_repr": ("_repr_html_",),
     "image_srcset": ["2x"],
     "remove_config_comments": True,
@@ -95,7 +96,7 @@ html_theme_options = {
     "secondary_sidebar_items": {"**": ["page-toc"], "index": [], "gallery/index": []},
 }
 html_sidebars = {"**": ["sidebar-all"], "index": []}
-# Without this the theme complains in the console of the browser.
+# Without this the theme logs a warning in the browser console.
 html_context = {"default_mode": "auto"}
 html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]

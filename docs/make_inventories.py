@@ -1,9 +1,8 @@
 """Make the inventories of other projects' names: ``python docs/make_inventories.py``.
 
-Sphinx links a name of another project by that project's inventory, a list of all its names and
-addresses, which it would fetch in each build. Ours has no network, so here are lists of just the
-names that our pages use, in the same format. A new name goes into ``NAMES``; the addresses follow
-the layout of each project's own site.
+Sphinx links to names of other projects through their inventories, which it would download in each
+build. Our build works offline. This script writes inventories of just the names that our pages
+use, in the same format. Add a new name to ``NAMES``; its address follows the project's site.
 """
 
 import pathlib
@@ -11,7 +10,7 @@ import zlib
 
 FOLDER = pathlib.Path(__file__).parent / "inventories"
 SKLEARN = "modules/generated/$.html#$"
-# For each project: the address of a name, by role. A ``$`` stands for the name.
+# Addresses by project, role and name. ``$`` stands for the name.
 NAMES: dict[str, dict[str, dict[str, str]]] = {
     "python": {
         "py:class": {
@@ -79,23 +78,23 @@ NAMES: dict[str, dict[str, dict[str, str]]] = {
     "pandas": {"py:class": {"pandas.DataFrame": "reference/api/$.html#$"}},
     "matplotlib": {"py:class": {"matplotlib.figure.Figure": "api/_as_gen/$.html#$"}},
 }
-# The names of fragments that are not the name itself.
+# Fragments that differ from the name.
 FRAGMENTS = {"bltin-boolean-values": "boolean-type-bool"}
 
 
 def inventory(project: str) -> bytes:
-    """The inventory of a project: four lines of heading, then a compressed line for each name."""
+    """Return the inventory of a project: four header lines, then a compressed line per name."""
     lines = []
     for role, names in NAMES[project].items():
-        # The number is the name's rank in a search on that site, which nobody runs here.
+        # The 1 is the search priority of the name, which is not used here.
         for name, address in sorted(names.items()):
-            place = address.replace("$", FRAGMENTS.get(name, name))
-            lines.append(f"{name} {role} 1 {place} -\n")
-    head = (
+            target = address.replace("$", FRAGMENTS.get(name, name))
+            lines.append(f"{name} {role} 1 {target} -\n")
+    header = (
         f"# Sphinx inventory version 2\n# Project: {project}\n# Version: \n"
         "# The remainder of this file is compressed using zlib.\n"
     )
-    return head.encode() + zlib.compress("".join(lines).encode(), 9)
+    return header.encode() + zlib.compress("".join(lines).encode(), 9)
 
 
 def main() -> None:

@@ -2,17 +2,17 @@
 What mixing and the penalty do to a decision boundary
 =====================================================
 
-How does the function that a network learns change, if it is trained on blends of rows (Mixup),
-and if a penalty on the derivative of the loss comes on top (MixupE)? Two features are enough to
-see all of it: here are two moons with noise, and one small network trained in three ways.
+How does the learned function change if a network trains on blends of samples (Mixup), and if a
+penalty on the derivative of the loss is added (MixupE)? This example trains one small network in
+three ways on the two moons dataset, whose two features show the whole function.
 """
 
 # %%
 # Data and networks
 # -----------------
-# The training set is small on purpose, so that there is something to overfit. All three networks
-# begin with the same weights; ``alpha=1`` draws every mixing weight with equal likelihood, which
-# is much stronger than the defaults of :class:`~mixupe_sklearn.MixupEClassifier`.
+# The training set is small, so that the network can overfit. All three networks start from the
+# same weights. ``alpha=1`` draws mixing weights uniformly, which is much stronger than the
+# defaults of :class:`~mixupe_sklearn.MixupEClassifier`.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -42,7 +42,7 @@ fitted = {
 # %%
 # The boundaries
 # --------------
-# Colours are the probability of the second class, the line is where it is a half.
+# Colours show the probability of the second class. The line marks a probability of one half.
 
 figure, panels = plt.subplots(1, 3, figsize=(11, 3.7), layout="constrained", sharey=True)
 for axes, (label, classifier) in zip(panels, fitted.items(), strict=True):
@@ -53,8 +53,8 @@ for axes, (label, classifier) in zip(panels, fitted.items(), strict=True):
     DecisionBoundaryDisplay.from_estimator(
         classifier, X_train, plot_method="contour", levels=[0.5], colors="black", **common
     )
-    for own, colour in ((0, "#1f4e9c"), (1, "#a8201a")):
-        axes.scatter(*X_train[y_train == own].T, s=18, color=colour, edgecolor="white", lw=0.6)
+    for target, colour in ((0, "#1f4e9c"), (1, "#a8201a")):
+        axes.scatter(*X_train[y_train == target].T, s=18, color=colour, edgecolor="white", lw=0.6)
     axes.set(xlabel="first feature", ylabel="second feature")
     axes.set_title(f"{label}: test error {1 - classifier.score(X_test, y_test):.1%}")
     axes.label_outer()
@@ -63,10 +63,10 @@ figure.colorbar(display.surface_, ax=panels, label="probability of the second cl
 # %%
 # In numbers
 # ----------
-# How sure are the networks, and what does that cost on 5,000 fresh rows? The log loss charges a
-# wrong answer by the certainty with which it was given.
+# How confident are the networks on 5,000 test samples, and what does that cost? The log loss
+# penalises confident errors.
 
-print("          test error   log loss   mean certainty")
+print("          test error   log loss  mean confidence")
 for label, classifier in fitted.items():
     probability = classifier.predict_proba(X_test)
     error = np.mean(classifier.predict(X_test) != y_test)
@@ -76,10 +76,9 @@ for label, classifier in fitted.items():
 # %%
 # What to take from it
 # --------------------
-# Trained without mixing, the network bends around single rows and is sure of itself nearly
-# everywhere, also where it is wrong. Mixing makes the boundary smoother and the change from one
-# class to the other wider: the errors are about as many, and the log loss is less than half. The
-# penalty moves the boundary a little further; its numbers are close to those of Mixup. This is
-# one training set with one seed: it shows the kind of change, and does not tell which method is
-# better on your data. For that, compare them by cross-validation, as in
-# :ref:`sphx_glr_gallery_plot_0300_search.py`.
+# Without mixing, the network bends around single samples and is confident nearly everywhere, even
+# where it is wrong. Mixing smooths the boundary and widens the transition between the classes:
+# the number of errors is similar, and the log loss is less than half. The penalty moves the
+# boundary a little further, with results close to those of Mixup. This is one dataset and one
+# seed. It illustrates the effect and does not rank the methods. To compare them on your data, use
+# cross-validation as in :ref:`sphx_glr_gallery_plot_0300_search.py`.

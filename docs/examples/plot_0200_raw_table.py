@@ -1,20 +1,18 @@
 """
-A table with strings and holes, end to end
-==========================================
+A table with text and missing values, end to end
+================================================
 
-Can a raw table, with text columns and empty cells, go into one pipeline and come out as
-probabilities, without leaking anything from the test rows? The table is a real one: the 1,309
-passengers of the Titanic.
+Can one pipeline turn a raw table with text columns and missing values into probabilities, without
+leaking information from the test samples? The data are the 1,309 passengers of the Titanic.
 """
 
 # %%
 # The table
 # ---------
-# scikit-learn carries a copy (OpenML's data set 40945) among the files of its own tests, so
-# nothing has to be downloaded. Of the 14 columns we leave out those that tell the outcome
-# (``boat``, ``body``) and those that name a single person or party (``name``, ``ticket``,
-# ``home.dest``). Of the cabin only its letter, the deck, is kept. No value was made up and no
-# cell was emptied: all holes are those of the source.
+# scikit-learn ships a copy (OpenML's dataset 40945) with its tests, so nothing is downloaded. We
+# drop the columns that reveal the outcome (``boat``, ``body``) and those that identify a person or
+# party (``name``, ``ticket``, ``home.dest``). Of the cabin we keep the letter, which is the deck.
+# All missing values come from the source.
 
 import gzip
 import io
@@ -31,9 +29,9 @@ from mixupe_sklearn import make_mixupe_pipeline, preset
 
 folder = pathlib.Path(sklearn.__file__).parent / "datasets" / "tests" / "data" / "openml"
 with gzip.open(folder / "id_40945" / "data-v1-dl-16826755.arff.gz", "rt") as file:
-    head, rows = file.read().split("@data\n")
+    head, body = file.read().split("@data\n")
 names = [line.split("'")[1] for line in head.splitlines() if line.startswith("@attribute")]
-table = pd.read_csv(io.StringIO(rows), names=names, na_values="?")
+table = pd.read_csv(io.StringIO(body), names=names, na_values="?")
 
 y = np.where(table["survived"] == 1, "survived", "died")
 X = table.drop(columns=["survived", "boat", "body", "name", "ticket", "home.dest"])
@@ -41,28 +39,28 @@ X = X.drop(columns="cabin").assign(deck=X["cabin"].str[0])
 X.head()
 
 # %%
-# Numbers and text stand side by side, and some columns have holes:
+# The table mixes numeric and text columns, and some have missing values:
 
-summary = pd.DataFrame({"type": X.dtypes.astype(str), "empty cells": X.isna().sum()})
+summary = pd.DataFrame({"type": X.dtypes.astype(str), "missing": X.isna().sum()})
 summary.assign(values=X.nunique())
 
 # %%
 # The pipeline
 # ------------
-# :func:`~mixupe_sklearn.make_mixupe_pipeline` reads each column by its type. Numbers are scaled
-# and their holes filled with the mean; text is one-hot encoded and its holes filled with the most
-# frequent value. The eight networks behind it train as one.
+# :func:`~mixupe_sklearn.make_mixupe_pipeline` handles each column by its type. It scales numeric
+# columns and fills missing values with the mean. It one-hot encodes text and fills missing values
+# with the most frequent value. The eight networks of the classifier train as one.
 
 pipeline = make_mixupe_pipeline(random_state=0)
 pipeline
 
 # %%
-# All steps are fitted within each fold, so that a held-out row has no part in the scaling, nor in
-# the levels that are known. A level that appears in held-out rows only becomes zeros.
+# Cross-validation fits all steps within each fold, so held-out samples influence neither the
+# scaling nor the known categories. A category that occurs only in held-out samples becomes zeros.
 
 folds = StratifiedKFold(5, shuffle=True, random_state=0)
 candidates = {
-    "as it comes": pipeline,
+    "defaults": pipeline,
     "one network, MixupE": make_mixupe_pipeline(**preset("paper"), random_state=0),
     "one network, ERM": make_mixupe_pipeline(**preset("paper") | {"method": "erm"}, random_state=0),
 }
@@ -77,24 +75,24 @@ for label, result in results.items():
     print(f"log loss {loss.mean():.3f} ± {loss.std():.3f}")
 
 # %%
-# The mistakes
-# ------------
-# Each row is predicted by the pipeline that has not seen it.
+# Errors
+# ------
+# Each sample is predicted by the pipeline that was not trained on it.
 
 predicted = np.empty_like(y)
-result = results["as it comes"]
-for own, held_out in zip(result["estimator"], result["indices"]["test"], strict=True):
-    predicted[held_out] = own.predict(X.iloc[held_out])
+result = results["defaults"]
+for estimator, held_out in zip(result["estimator"], result["indices"]["test"], strict=True):
+    predicted[held_out] = estimator.predict(X.iloc[held_out])
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 ConfusionMatrixDisplay.from_predictions(y, predicted, ax=left, cmap="Blues", colorbar=False)
 left.set_title("Held-out passengers")
 groups = X.assign(true=y == "survived", predicted=predicted == "survived")
 shares = groups.groupby(["sex", "pclass"])[["true", "predicted"]].mean()
-places = np.arange(len(shares))
-right.bar(places - 0.2, shares["true"], width=0.4, color="#9aa5b1", label="survived")
-right.bar(places + 0.2, shares["predicted"], width=0.4, color="#0b5394", label="predicted to")
-right.set_xticks(places, [f"{sex},\nclass {number}" for sex, number in shares.index])
+positions = np.arange(len(shares))
+right.bar(positions - 0.2, shares["true"], width=0.4, color="#9aa5b1", label="survived")
+right.bar(positions + 0.2, shares["predicted"], width=0.4, color="#0b5394", label="predicted")
+right.set_xticks(positions, [f"{sex},\nclass {number}" for sex, number in shares.index])
 right.set(ylabel="share", ylim=(0, 1.05))
 right.set_title("By sex and class")
 right.legend()
@@ -102,8 +100,7 @@ right.legend()
 # %%
 # What to take from it
 # --------------------
-# One call makes the whole way from a raw frame to probabilities, and the same object goes through
-# cross-validation unchanged. The right picture shows what an accuracy can hide: a classifier that
-# is right most of the time exaggerates the differences between groups, since within each group it
-# goes with the majority. The three candidates differ by less than the folds do, so this table has
-# no winner to report.
+# One call covers the way from a raw frame to probabilities, and the same object works in
+# cross-validation. The right plot shows what accuracy can hide: the classifier exaggerates the
+# differences between groups, because it predicts the majority within each group. The three
+# candidates differ by less than the folds do, so this dataset shows no winner.

@@ -2,17 +2,17 @@
 A search, and the map of alpha and eta
 ======================================
 
-Which ``alpha`` (how strongly rows are mixed) and which ``eta`` (how much the penalty counts) suit
-a table, and how much does it matter? :class:`~mixupe_sklearn.MixupESearchCV` tries a grid of
-both, and :func:`~mixupe_sklearn.plot_search` draws the answer.
+Which ``alpha`` (strength of mixing) and ``eta`` (weight of the penalty) suit a dataset, and how
+much do they matter? :class:`~mixupe_sklearn.MixupESearchCV` tries a grid of both, and
+:func:`~mixupe_sklearn.plot_search` plots the result.
 """
 
 # %%
 # The grid
 # --------
-# The table is real: 569 tumours, benign or malignant, with 30 measurements of each. Each of the
-# 20 pairs is trained on three folds with two seeds. A search trains one network a configuration,
-# with the settings of the paper, and trains all networks of equal shape as one.
+# The data are 569 tumours, benign or malignant, with 30 measurements each. Each of the 20 pairs
+# trains on three folds with two seeds. The search trains one network per configuration, with the
+# settings of the paper, and trains networks of equal shape as one batched model.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -42,22 +42,22 @@ search = MixupESearchCV(
 )
 search.fit(X_train, y_train)
 print(search.best_params_)
-print(f"log loss in validation {-search.best_score_:.4f}", end=", ")
-print(f"of fresh rows {-search.score(X_test, y_test):.4f}")
+print(f"validation log loss {-search.best_score_:.4f}", end=", ")
+print(f"test log loss {-search.score(X_test, y_test):.4f}")
 
 # %%
 # The map
 # -------
-# Scores are negative log losses, so higher is better. The figure is an ordinary figure of
-# matplotlib; ``plt.figure`` shows it here, ``figure.savefig("search.png")`` would save it.
+# Scores are negative log losses, so higher is better. ``plot_search`` returns a matplotlib figure;
+# ``plt.figure`` shows it here, ``figure.savefig("search.png")`` would save it.
 
 figure = plt.figure(plot_search(search, kind=["map", "importances"]))
 
 # %%
 # Is it more than noise?
 # ----------------------
-# The best of 20 is better than the others partly by luck, and its score on fresh rows is usually
-# lower, as it is above. The scores of single fits tell how large a difference has to be.
+# The best of 20 wins partly by chance, and its test score is usually lower, as it is above. The
+# scores of single fits show how large a difference has to be.
 
 results = pd.DataFrame(search.cv_results_)
 splits = [name for name in results if name.startswith("split") and name.endswith("test_score")]
@@ -78,9 +78,8 @@ for axes, (name, means) in zip(panels, {"alpha": by_alpha, "eta": by_eta}.items(
 # %%
 # What to take from it
 # --------------------
-# Read the map for regions, not for its best cell. Here ``alpha`` matters: from left to right the
-# loss doubles, which is far more than a fold and a seed move it. ``eta`` matters little, and the
-# two columns on the left differ by less than the fits of one pair do, so either is as good a
-# choice. Where neighbours are that close, further repeats (``n_repeats``) buy more than further
-# pairs. The page on :doc:`search </searching>` has samplers, pruning, studies that are kept in a
-# file, and several processes.
+# Read the map by regions, not by its best cell. Here ``alpha`` matters: from left to right the
+# loss doubles, far more than the variation between folds and seeds. ``eta`` matters little. The
+# two columns on the left differ by less than the fits of one pair do, so both are good choices.
+# When neighbours are that close, more repeats (``n_repeats``) help more than more pairs. The page
+# on :doc:`search </user_guide/searching>` covers samplers, pruning, storage and several processes.

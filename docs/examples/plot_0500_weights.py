@@ -1,17 +1,17 @@
 """
-Rare classes and unequal rows
-=============================
+Rare classes and sample weights
+===============================
 
-What do ``class_weight`` and ``sample_weight`` change where one class is rare, and what do they
-not change? In a mixed row each part brings its own weight (:doc:`/method`), so both can be used
-as with any estimator of scikit-learn.
+What do ``class_weight`` and ``sample_weight`` change when one class is rare, and what do they not
+change? In a mixed sample each part keeps its own weight (:doc:`/user_guide/method`), so both work
+as in any scikit-learn estimator.
 """
 
 # %%
 # A rare digit
 # ------------
-# Real pictures of digits, of which only the upper half is shown to the network, to make it hard.
-# The rare class is the eight: of those in the training rows all but a fifth are left out.
+# The data are images of digits. The network sees only the upper half of each image, which makes
+# the task hard. The rare class is the eight: the training set keeps a fifth of them.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -34,34 +34,31 @@ X_train, X_test, y_train, y_test = train_test_split(
 rng = np.random.default_rng(0)
 keep = (y_train == 0) | (rng.random(len(y_train)) < 0.2)
 X_train, y_train = X_train[keep], y_train[keep]
-print(f"{y_train.sum()} eights among {len(y_train)} training rows, ", end="")
-print(f"{y_test.sum()} among {len(y_test)} test rows")
+print(f"{y_train.sum()} eights among {len(y_train)} training samples, ", end="")
+print(f"{y_test.sum()} among {len(y_test)} test samples")
 
 # %%
-# Three ways to weigh
-# -------------------
-# ``class_weight="balanced"`` gives both classes the same total weight. ``sample_weight`` says the
-# same by hand, or whatever else is known of single rows: only ratios count.
+# Three kinds of weights
+# ----------------------
+# ``class_weight="balanced"`` gives both classes the same total weight. ``sample_weight`` can
+# express the same, or any other knowledge about single samples. Only ratios matter.
 
 settings = {"max_epochs": 30, "random_state": 0}
 weights = np.where(y_train == 1, 5.0, 1.0)
 fitted = {
     "no weights": MixupEClassifier(**settings).fit(X_train, y_train),
-    "eights count five times": MixupEClassifier(**settings).fit(
-        X_train, y_train, sample_weight=weights
-    ),
+    "eights weighted 5x": MixupEClassifier(**settings).fit(X_train, y_train, sample_weight=weights),
     "balanced": MixupEClassifier(**settings, class_weight="balanced").fit(X_train, y_train),
 }
-by_hand = len(y_train) / (2 * np.bincount(y_train)[y_train])
-same = MixupEClassifier(**settings).fit(X_train, y_train, sample_weight=by_hand)
+balanced_weights = len(y_train) / (2 * np.bincount(y_train)[y_train])
+same = MixupEClassifier(**settings).fit(X_train, y_train, sample_weight=balanced_weights)
 difference = same.predict_proba(X_test) - fitted["balanced"].predict_proba(X_test)
-print(f"balanced, by hand and by name: largest difference {abs(difference).max():.1e}")
+print(f"class_weight against sample_weight: largest difference {abs(difference).max():.1e}")
 
 # %%
 # Precision and recall
 # --------------------
-# The curves go through all thresholds; the dots are the threshold of a half, which ``predict``
-# uses.
+# The curves cover all thresholds. The dots mark the threshold of one half, which ``predict`` uses.
 
 COLOURS = ("#6b7280", "#b45309", "#0b5394")
 figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.4), layout="constrained")
@@ -84,26 +81,27 @@ for (label, classifier), colour in zip(fitted.items(), COLOURS, strict=True):
 left.set_title("Precision and recall")
 left.legend(loc="lower left", fontsize=9)
 right.axvline(0.5, color="black", ls=":")
-right.set(xlabel="probability of an eight", ylabel="eights of the test rows")
-right.set_title("What the eights get")
+right.set(xlabel="probability of an eight", ylabel="eights in the test set")
+right.set_title("Predictions for eights")
 
 # %%
 # Weights of zero
 # ---------------
-# A row of weight zero is no row: it is dropped before anything else happens.
+# Samples of weight zero are dropped before training, so the result equals their removal.
 
-some = weights * (np.arange(len(weights)) % 4 > 0)
-dropped = MixupEClassifier(**settings).fit(X_train, y_train, sample_weight=some)
+partly_zero = weights * (np.arange(len(weights)) % 4 > 0)
+dropped = MixupEClassifier(**settings).fit(X_train, y_train, sample_weight=partly_zero)
+is_kept = partly_zero > 0
 removed = MixupEClassifier(**settings).fit(
-    X_train[some > 0], y_train[some > 0], sample_weight=some[some > 0]
+    X_train[is_kept], y_train[is_kept], sample_weight=partly_zero[is_kept]
 )
 print(np.array_equal(dropped.predict_proba(X_test), removed.predict_proba(X_test)))
 
 # %%
 # What to take from it
 # --------------------
-# Weights move the threshold: with them ``predict`` finds most of the eights, at the price of
-# false alarms. They add no knowledge. The curves, which do not depend on a threshold, are not
-# better with weights, and in this split they are worse; why was not tested, and one split is no
-# rule. If you can choose a threshold yourself, train without weights and move it; if ``predict``
-# has to be right, or rows truly count differently, weigh.
+# Weights shift the decision threshold: ``predict`` finds most of the eights, at the price of false
+# alarms. They add no information. The curves, which do not depend on a threshold, do not improve
+# with weights, and in this split they are worse; we did not test why. If you can choose the
+# threshold, train without weights and move it. Use weights if ``predict`` itself must find the
+# rare class, or if samples truly differ in importance.

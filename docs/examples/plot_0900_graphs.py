@@ -2,16 +2,16 @@
 Graphs of four families
 =======================
 
-Can graphs be told apart by how they grew, even when they are larger than those of the training?
-:class:`~mixupe_sklearn.MixupEGraphClassifier` takes networkx graphs as they are. Graphs have no
-shape that could be mixed, so an encoder makes a vector of each, and these are mixed.
+Can a classifier recognise how a graph was generated, even if it is larger than the training
+graphs? :class:`~mixupe_sklearn.MixupEGraphClassifier` takes networkx graphs directly. Graphs
+cannot be mixed themselves, so an encoder maps each to a vector, and the vectors are mixed.
 """
 
 # %%
 # The graphs
 # ----------
-# All four families have about two edges a node, so that counting does not help. The classifier
-# needs an extra, ``pip install mixupe-sklearn[graph]``, and is only loaded when it is asked for.
+# All four families have about two edges per node, so counting does not help. The classifier needs
+# ``pip install mixupe-sklearn[graph]``.
 
 import matplotlib.pyplot as plt
 import networkx as nx
@@ -22,14 +22,14 @@ from mixupe_sklearn import MixupEGraphClassifier
 
 FAMILIES = {
     "small world": lambda n, seed: nx.watts_strogatz_graph(n, 4, 0.4, seed=seed),
-    "by chance": lambda n, seed: nx.gnm_random_graph(n, 2 * n, seed=seed),
+    "Erdos-Renyi": lambda n, seed: nx.gnm_random_graph(n, 2 * n, seed=seed),
     "hubs": lambda n, seed: nx.barabasi_albert_graph(n, 2, seed=seed),
     "regular": lambda n, seed: nx.random_regular_graph(4, n, seed=seed),
 }
 
 
 def make_graphs(n_each, sizes, seed):
-    """Graphs of all families, with a number of nodes drawn from a range."""
+    """Graphs of all families, with a random number of nodes from a range."""
     rng = np.random.default_rng(seed)
     pairs = [
         (make(int(rng.integers(*sizes)), int(rng.integers(2**31))), family)
@@ -65,8 +65,8 @@ for column, family in zip(panels.T, FAMILIES, strict=True):
 # %%
 # Training
 # --------
-# The nodes bring neither features nor labels, so their degree stands in. The network is a graph
-# isomorphism network, smaller than the default one.
+# The nodes have neither features nor labels, so the classifier uses their degrees. The network is
+# a graph isomorphism network, smaller than the default.
 
 classifier = MixupEGraphClassifier(
     module_params={"d_hidden": 16, "n_layers": 3},
@@ -77,29 +77,28 @@ classifier = MixupEGraphClassifier(
 classifier.fit(graphs, families)
 
 # %%
-# Fresh graphs, and larger ones
-# -----------------------------
-# Thirty of each family, of the sizes that were trained on and of others.
+# Test graphs of equal and larger size
+# ------------------------------------
+# Each test set has thirty graphs of each family.
 
 tests = {
-    "of the same size (10 to 20 nodes)": make_graphs(30, (10, 21), seed=1),
+    "same size (10 to 20 nodes)": make_graphs(30, (10, 21), seed=1),
     "larger (40 to 80 nodes)": make_graphs(30, (40, 81), seed=2),
 }
 figure, panels = plt.subplots(1, 2, figsize=(10.5, 4.4), layout="constrained", sharey=True)
-for axes, (label, (test_graphs, truth)) in zip(panels, tests.items(), strict=True):
+for axes, (label, (test_graphs, y_test)) in zip(panels, tests.items(), strict=True):
     predicted = classifier.predict(test_graphs)
     ConfusionMatrixDisplay.from_predictions(
-        truth, predicted, ax=axes, cmap="Blues", colorbar=False, labels=list(FAMILIES)
+        y_test, predicted, ax=axes, cmap="Blues", colorbar=False, labels=list(FAMILIES)
     )
-    axes.set_title(f"{label}:\naccuracy {np.mean(predicted == truth):.2f}")
+    axes.set_title(f"{label}:\naccuracy {np.mean(predicted == y_test):.2f}")
     axes.label_outer()
 
 # %%
 # What to take from it
 # --------------------
-# Lists of graphs of unequal size go in, names of families come out. Hubs and regular graphs show
-# in the degrees alone. A small graph that grew by rewiring and one that grew by chance look much
-# alike, and these two are what is mistaken for each other. Larger graphs than those of the
-# training did no harm: here they are the easier ones. That more nodes show more of the pattern
-# may be the reason, which was not tested. Other forms of graphs, labels and features of nodes,
-# and molecules are on the page about :doc:`/graphs`.
+# The classifier takes graphs of unequal size and returns the family. The degrees alone reveal hubs
+# and regular graphs. Small-world and Erdos-Renyi graphs look alike at small size, and most errors
+# confuse these two. Larger graphs than in training are easier here, perhaps because more nodes
+# show more of the pattern; we did not test this. The page on :doc:`graphs </user_guide/graphs>`
+# covers other input formats, node labels and node features.

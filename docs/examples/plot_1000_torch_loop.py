@@ -1,17 +1,17 @@
 """
-The loss alone, in a plain torch loop
-=====================================
+The loss in a plain torch loop
+==============================
 
-What is added to a training loop of your own, and what do the parts of the loss do while it runs?
-:class:`~mixupe_sklearn.MixupELoss` takes a module and a batch, and returns the loss and what it
-is made of. Everything else stays as it was.
+What changes in your own training loop, and how do the parts of the loss develop?
+:class:`~mixupe_sklearn.MixupELoss` takes a module and a batch, and returns the loss and its parts.
+The rest of the loop stays the same.
 """
 
 # %%
 # The loop
 # --------
-# Any module will do. The inputs are centred, which the derivation of the penalty asks for; the
-# estimators of this package do that by themselves, a plain loop has to.
+# Any module works. The penalty assumes centred inputs. The estimators of this package centre them;
+# in a plain loop you do it yourself.
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -31,15 +31,15 @@ X_train, X_test = (X_train - centre).float(), (X_test - centre).float()
 
 
 def train(eta, n_epochs=40):
-    """A usual loop; the two lines that are new are those with the criterion."""
+    """A standard loop; only the two lines with the criterion are new."""
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
     optimizer = torch.optim.Adam(module.parameters(), lr=0.003)
-    criterion = MixupELoss(alpha=0.5, eta=eta, random_state=0)  # in the place of a loss
+    criterion = MixupELoss(alpha=0.5, eta=eta, random_state=0)  # replaces the loss function
     steps = []
     for epoch in range(n_epochs):
-        for rows in torch.randperm(len(X_train)).split(100):
-            parts = criterion(module, X_train[rows], y_train[rows])  # it runs the module itself
+        for index in torch.randperm(len(X_train)).split(100):
+            parts = criterion(module, X_train[index], y_train[index])  # runs the module
             optimizer.zero_grad()
             parts.loss.backward()
             optimizer.step()
@@ -66,10 +66,9 @@ for eta in (0.01, 1.0, 10.0):
 # %%
 # The parts of the loss
 # ---------------------
-# Thin lines are single steps, thick ones means over an epoch. The Mixup loss jumps from step to
-# step, since each step has a ``lam`` of its own. ``loss_scale`` brings ``mixup_loss + eta *
-# penalty_term`` back to the size of the Mixup loss, so that a learning rate that suits Mixup
-# suits MixupE: the loss that is differentiated is always as large as ``mixup_loss``.
+# Thin lines show single steps, thick lines means over an epoch. The Mixup loss varies from step to
+# step, because each step draws its own ``lam``. ``loss_scale`` rescales ``mixup_loss + eta *
+# penalty_term`` to the size of the Mixup loss, so a learning rate that suits Mixup suits MixupE.
 
 figure, panels = plt.subplots(1, 3, figsize=(12, 3.7), layout="constrained")
 for (eta, steps), colour in zip(runs.items(), ("#6b7280", "#b45309", "#7c3aed"), strict=True):
@@ -84,15 +83,15 @@ for (eta, steps), colour in zip(runs.items(), ("#6b7280", "#b45309", "#7c3aed"),
 panels[1].legend()
 
 last = runs[1.0].iloc[-1]
-print(f"of the last step: loss {last['loss']:.4f}, mixup_loss {last['mixup_loss']:.4f}")
+print(f"last step: loss {last['loss']:.4f}, mixup_loss {last['mixup_loss']:.4f}")
 
 # %%
 # What to take from it
 # --------------------
-# One object takes the place of the loss, and returns the parts to be logged. With ``eta=0.01``
-# the penalty is there and counts for little; with ``eta=1`` it is lower, at the same Mixup loss.
-# With ``eta=10``, ten times the end of the paper's grid, nothing is learned: the penalty is all
-# but zero, and so is the accuracy. Both go together. The penalty of a row is zero where the logit
-# of its class equals the mean of all logits under the predicted probabilities, and such a mean
-# lies below the largest logit. So watch ``penalty_term`` beside ``mixup_loss``: a penalty near
-# zero beside a loss that does not fall means that ``eta`` is too large.
+# One object replaces the loss function and returns the parts for logging. With ``eta=0.01`` the
+# penalty has little influence. With ``eta=1`` it is lower, at the same Mixup loss. With
+# ``eta=10``, ten times the end of the paper's grid, the network learns nothing: penalty and
+# accuracy are both near zero. The penalty of a sample is zero where the logit of its class equals
+# the mean of all logits under the predicted probabilities, and that mean lies below the largest
+# logit. Monitor ``penalty_term`` and ``mixup_loss`` together: a penalty near zero with a loss that
+# does not fall means that ``eta`` is too large.

@@ -1,18 +1,16 @@
 """
-What the penalty acts on, while it trains
-=========================================
+Monitoring the penalty during training
+======================================
 
-Mixup trains on blends of two rows. The paper shows that this regularises derivatives of the loss
-along the way to other rows, and that the first of them, towards the mean of all rows, may be
-pushed in the wrong direction: some of its coefficients are negative. How negative are they, how
-large is the derivative, and what share of the loss is the penalty that MixupE puts on it? A
-monitor tells, epoch by epoch.
+Mixup trains on blends of two samples. The paper shows that this regularises derivatives of the
+loss towards other samples. The first of them, towards the mean, may be pushed in the wrong
+direction, because some of its coefficients are negative. How negative are they, how large is the
+derivative, and what share of the loss is MixupE's penalty? A monitor records this per epoch.
 """
 
 # %%
-# The same network is trained by three methods, on digits, each with a monitor among its
-# callbacks. It looks at some training rows at the end of an epoch and changes nothing in the
-# training.
+# Three methods train the same network on digits, each with a monitor among its callbacks. The
+# monitor evaluates some training samples at the end of an epoch and does not change training.
 
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
@@ -38,27 +36,27 @@ trained = {
 }
 
 # %%
-# The losses first, as in the paper's first figure. The training loss of Mixup and MixupE is that
-# of mixed rows, so it cannot fall to zero; the validation loss is that of clean rows.
+# The first plot shows the losses, as in the paper's Figure 1. The training loss of Mixup and MixupE
+# is computed on mixed samples, so it cannot reach zero. The validation loss uses clean samples.
 
 plot_loss_curves(trained)
 for title, classifier in trained.items():
-    print(f"{title}: {100 * (1 - classifier.score(X_test, y_test)):.1f} % wrong")
+    print(f"{title}: {100 * (1 - classifier.score(X_test, y_test)):.1f} % test error")
 
 # %%
-# The least coefficient alpha over rows and classes, as in the second figure. Below zero,
-# minimising the first-order term would enlarge a derivative.
+# The second plot shows the smallest coefficient alpha over samples and classes, as in Figure 2.
+# Below zero, minimising the first-order term would increase a derivative.
 
 plot_alpha_min(trained)
 
 # %%
-# What is penalised: the mean size of the exact derivative, of the approximation that the method
-# uses, and the share of the penalty in the loss.
+# The third plot shows the mean size of the exact derivative and of its approximation, and the share
+# of the penalty in the loss.
 
 plot_penalty(trained["MixupE"])
 
 # %%
-# The numbers are in the history, like everything else that was recorded.
+# The values are in the history, like all other records.
 
 last = trained["MixupE"].history_[-1]
 print({name: round(last[name], 4) for name in ("alpha_min", "q_abs", "q_hat_abs", "penalty_share")})
@@ -66,7 +64,7 @@ print({name: round(last[name], 4) for name in ("alpha_min", "q_abs", "q_hat_abs"
 # %%
 # What to take from it
 # --------------------
-# Here too the coefficients are most negative in the first epochs, and with all three methods, not
-# with Mixup alone; then they come close to zero. The approximation follows the derivative, though
-# this network has biases. And the share tells whether ``eta`` does anything. See :doc:`the page
-# on diagnostics </diagnostics>` for what each number is.
+# As in the paper, the coefficients are most negative in the first epochs, here with all three
+# methods, and then approach zero. The approximation follows the derivative, although this network
+# has biases. The share shows whether ``eta`` has an effect. The :doc:`diagnostics page
+# </user_guide/diagnostics>` defines each value.

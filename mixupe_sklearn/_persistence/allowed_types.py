@@ -19,7 +19,8 @@ _OURS = {
         *("MixupESpeechClassifier", "MixupEGraphClassifier", "Spectrogram"),
     ),
     "mixupe_sklearn.preprocessing": (
-        *("ClippingScaler", "ColumnsToNumbers", "PiecewiseLinearEncoder", "QuantileScaler"),
+        *("ClippingScaler", "ColumnsToNumbers", "MixupEPipeline", "PiecewiseLinearEncoder"),
+        *("QuantileScaler", "TablePreprocessor"),
         *("read_columns", "select_columns"),
     ),
     "mixupe_sklearn._estimators.targets": ("Labels",),

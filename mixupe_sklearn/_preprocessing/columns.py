@@ -1,4 +1,4 @@
-"""What a table's columns hold, and how they are read: numbers, times, or levels as text."""
+"""The kinds of a table's columns, and how each is read: numbers, times, or categories as text."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-# The squares of larger numbers, of which a variance is made, leave the range of floats.
+# The squares of larger numbers, which a variance needs, overflow.
 LARGEST = 1e150
 
 
@@ -17,8 +17,8 @@ def _columns(X: Any) -> Iterator[tuple[Any, Any]]:
     is_frame = hasattr(X, "columns")
     if len(X.shape) != 2 or not (is_frame or isinstance(X, np.ndarray)):
         raise ValueError(
-            f"Got X of type {type(X).__name__} and shape {X.shape}, but expected a data frame, or "
-            f"an array with rows and columns."
+            f"Got X of type {type(X).__name__} and shape {X.shape}, but expected a data frame or "
+            f"an array of samples and columns."
         )
     if hasattr(X, "iter_columns"):
         return ((column.name, column) for column in X.iter_columns())
@@ -26,10 +26,10 @@ def _columns(X: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _is_missing(value: Any) -> bool:
-    # By name: pandas, whose NA has no truth value, need not be installed.
+    # By name: pandas need not be installed, and its NA cannot be compared.
     if type(value).__name__ in ("NoneType", "NAType", "NaTType"):
         return True
-    if isinstance(value, Decimal):  # which may have a NaN that refuses to be compared
+    if isinstance(value, Decimal):  # its signalling NaN cannot be compared
         return value.is_nan()
     return isinstance(value, (float, np.floating)) and value != value
 
@@ -39,8 +39,8 @@ def _is_present(values: np.ndarray) -> np.ndarray:
 
 
 def _kind(column: Any) -> str:
-    """What a column holds; numpy's type of its values tells, objects are looked at."""
-    # Its values may well be numbers; polars has categories of text only.
+    """The kind of a column, by numpy's dtype, or by the types of its objects."""
+    # Its values may be numbers; polars has categories of text only.
     if str(getattr(column, "dtype", "")) == "category":
         return "categories"
     values = np.asarray(column)
@@ -56,7 +56,7 @@ def _kind(column: Any) -> str:
 
 def _objects(column: Any) -> np.ndarray:
     values = np.asarray(column)
-    if values.dtype.kind in "Mm":  # nanoseconds would become whole numbers
+    if values.dtype.kind in "Mm":  # nanoseconds would become integers
         values = values.astype(f"{values.dtype.kind}8[us]")
     return values.astype(object)
 
@@ -70,10 +70,10 @@ def _seconds(value: Any) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _level(value: Any) -> str:
-    # A hole turns whole numbers into floats, so 1 and 1.0 are the same level.
-    is_whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
-    return str(int(value) if is_whole else value)
+def _category(value: Any) -> str:
+    # A missing value turns integers into floats, so 1 and 1.0 are the same category.
+    is_integer = isinstance(value, (float, np.floating)) and float(value).is_integer()
+    return str(int(value) if is_integer else value)
 
 
 def _where(name: Any) -> str:
@@ -81,14 +81,14 @@ def _where(name: Any) -> str:
 
 
 def _each(values: np.ndarray, convert: Callable, where: str, expected: str) -> np.ndarray:
-    """Floats of objects one by one, NaN for holes."""
+    """Floats of objects one by one, NaN for missing values."""
     floats = np.full(len(values), np.nan)
     for row in np.flatnonzero(_is_present(values)):
         try:
             floats[row] = convert(values[row])
         except (TypeError, ValueError, OverflowError):
             raise ValueError(
-                f"Got {values[row]!r} in {where}, but expected {expected}, as in the rows of fit."
+                f"Got {values[row]!r} in {where}, but expected {expected}, as in fit."
             ) from None
     return floats
 
@@ -100,7 +100,9 @@ def _numbers(name: Any, column: Any) -> np.ndarray:
     else:
         floats = _each(_objects(values), float, where, "numbers")
     if np.isinf(floats).any():
-        raise ValueError(f"Got infinity in {where}, but expected finite numbers, or NaN for holes.")
+        raise ValueError(
+            f"Got infinity in {where}, but expected finite numbers, or NaN for missing values."
+        )
     largest = np.nanmax(np.abs(floats), initial=0.0)
     if largest > LARGEST:
         raise ValueError(
@@ -110,24 +112,24 @@ def _numbers(name: Any, column: Any) -> np.ndarray:
 
 
 def _times(name: Any, column: Any) -> np.ndarray:
-    return _each(_objects(column), _seconds, _where(name), "dates or spans of time")
+    return _each(_objects(column), _seconds, _where(name), "dates or durations")
 
 
-def _levels(name: Any, column: Any) -> np.ndarray:
+def _categories(name: Any, column: Any) -> np.ndarray:
     values = _objects(column)
     is_present = _is_present(values)
-    levels = np.full(len(values), np.nan, dtype=object)
-    levels[is_present] = [_level(value) for value in values[is_present]]
-    return levels
+    categories = np.full(len(values), np.nan, dtype=object)
+    categories[is_present] = [_category(value) for value in values[is_present]]
+    return categories
 
 
-_READERS: dict[str, Callable] = {"numbers": _numbers, "times": _times, "categories": _levels}
+_READERS: dict[str, Callable] = {"numbers": _numbers, "times": _times, "categories": _categories}
 
 
 def select_columns(X: Any, kind: str) -> list[Any]:
-    """Columns of one kind that hold two different values at least: the others tell nothing.
+    """Columns of one kind that are not constant.
 
-    Names, or positions where names are not text.
+    Names, or positions where names are not strings.
 
     Examples
     --------
@@ -140,16 +142,16 @@ def select_columns(X: Any, kind: str) -> list[Any]:
     for position, (name, column) in enumerate(_columns(X)):
         if _kind(column) == kind:
             values = _READERS[kind](name, column)
-            # Whatever is a hole is NaN by now, which differs from itself.
+            # Missing values are NaN by now, which differs from itself.
             values = values[values == values]
             if len(values) and (values != values[0]).any():
-                # ColumnTransformer takes whole numbers for positions, even where they are names.
+                # ColumnTransformer takes integers for positions, even if they are names.
                 found.append(name if isinstance(name, str) else position)
     return found
 
 
 def read_columns(X: Any, kind: str) -> np.ndarray:
-    """Columns of one kind as floats (numbers, or times in seconds) or as text, NaN for holes.
+    """Columns of one kind as floats (times in seconds) or as text, NaN for missing values.
 
     Examples
     --------

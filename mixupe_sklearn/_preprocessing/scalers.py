@@ -1,4 +1,4 @@
-"""Scalers of number columns that outliers and skewed columns cannot upset; NaN stays NaN."""
+"""Scalers of numeric columns that are robust to outliers and skew; NaN stays NaN."""
 
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ from mixupe_sklearn._utils.parameter_rules import Number, check_rules
 def smooth_clip(z: np.ndarray, limit: float = 3.0) -> np.ndarray:
     """Squash numbers into ``(-limit, limit)``: ``z / sqrt(1 + (z / limit)^2)``.
 
-    Near zero little changes, and the order of the numbers is kept.
+    It is close to the identity near zero, and it is increasing.
 
     Examples
     --------
@@ -27,7 +27,7 @@ def smooth_clip(z: np.ndarray, limit: float = 3.0) -> np.ndarray:
 
 
 class _NumberScaler(TransformerMixin, BaseEstimator):
-    """What the scalers share: checks of rows, and of parameters by ``_rules``."""
+    """Shared by the scalers: checks of samples, and of parameters by ``_rules``."""
 
     _rules: ClassVar[dict[str, Number]]
 
@@ -60,7 +60,7 @@ class _NumberScaler(TransformerMixin, BaseEstimator):
 
 
 def _without_empty(X: np.ndarray) -> np.ndarray:
-    """Rows whose columns of nothing but holes are zero, since these have no quantiles."""
+    """Samples whose all-missing columns are zero, since these have no quantiles."""
     return np.where(np.isnan(X).all(axis=0), X.dtype.type(0), X)
 
 
@@ -72,8 +72,8 @@ class ClippingScaler(OneToOneFeatureMixin, _NumberScaler):
         z   = (x - q50) / (q75 - q25)
         out = z / sqrt(1 + (z / limit)^2)
 
-    Where the quartiles are equal, half the range of the column is taken in their place; a column
-    of one value becomes zero. Outliers neither set the scale nor come out large. The mean of the
+    If the quartiles are equal, half the range of the column takes the place of their difference; a
+    constant column becomes zero. Outliers neither set the scale nor stay large. The mean of the
     result is near zero, but not zero.
 
     Parameters
@@ -84,7 +84,7 @@ class ClippingScaler(OneToOneFeatureMixin, _NumberScaler):
     Attributes
     ----------
     center_, scale_ : ndarray of shape (n_features,)
-        Median and divisor of each column; infinity for a column of one value.
+        Median and divisor of each column; infinity for a constant column.
 
     References
     ----------
@@ -119,22 +119,22 @@ class ClippingScaler(OneToOneFeatureMixin, _NumberScaler):
         X = self._rows(X, reset=False)
         with np.errstate(over="ignore"):
             z = (X - self.center_) / self.scale_
-        largest = np.finfo(z.dtype).max  # infinity divided by itself would be no number
+        largest = np.finfo(z.dtype).max  # infinity divided by itself would be NaN
         return smooth_clip(np.clip(z, -largest, largest), self.limit)
 
 
 class QuantileScaler(OneToOneFeatureMixin, _NumberScaler):
     """Map each column to a normal distribution by its quantiles.
 
-    scikit-learn's :class:`~sklearn.preprocessing.QuantileTransformer`, with as many quantiles as
-    there are rows to take them from, and of all rows, so that nothing is drawn. The two ends of a
-    column become -5.2 and 5.2. So do the values of a column that has only two, which is then ten
-    times as wide as others: scale to unit variance behind it.
+    It wraps scikit-learn's :class:`~sklearn.preprocessing.QuantileTransformer` without random
+    subsampling, with at most as many quantiles as samples. The minimum and maximum of a column
+    become -5.2 and 5.2. So do the two values of a binary column, which is then ten times as wide
+    as others: scale to unit variance afterwards.
 
     Parameters
     ----------
     n_quantiles : int, default=1000
-        Most quantiles to learn.
+        Maximum number of quantiles.
 
     Attributes
     ----------
@@ -148,7 +148,7 @@ class QuantileScaler(OneToOneFeatureMixin, _NumberScaler):
     [-5.2, -0.4, 5.2, 0.4]
     """
 
-    _rules: ClassVar = {"n_quantiles": Number("a whole number >= 2", low=2, integer=True)}
+    _rules: ClassVar = {"n_quantiles": Number("an integer >= 2", low=2, integer=True)}
 
     def __init__(self, *, n_quantiles=1000):
         self.n_quantiles = n_quantiles
@@ -164,30 +164,30 @@ class QuantileScaler(OneToOneFeatureMixin, _NumberScaler):
         return self
 
     def transform(self, X):
-        """Map each number to its place in a normal distribution."""
+        """Map each value to the normal quantile of its rank."""
         return self.transformer_.transform(self._rows(X, reset=False))
 
 
 class PiecewiseLinearEncoder(OneToOneFeatureMixin, _NumberScaler):
-    """Turn each column into ramps, one for each stretch between two of its quantiles.
+    """Turn each column into ramps, one for each interval between two of its quantiles.
 
     With quantiles ``k_0 < k_1 < ...`` of a column, the output has a column for each ``j``::
 
         ramp_j = clip((x - k_j) / (k_(j+1) - k_j), 0, 1)
 
-    A linear layer behind it is any function of the column that is linear between its quantiles.
-    Equal quantiles count once, so that a column of few values gets few ramps; a column of one
-    value becomes a zero. Beyond the ends of the training rows nothing changes any more.
+    A linear layer on top represents any function of the column that is linear between its
+    quantiles. Equal quantiles count once, so a column of few values gets few ramps; a constant
+    column becomes zero. Beyond the range of the training samples the output is constant.
 
     Parameters
     ----------
     n_bins : int, default=8
-        Most ramps of a column.
+        Maximum number of ramps per column.
 
     Attributes
     ----------
     source_ : ndarray of shape (n_ramps,)
-        The column that each ramp is made of.
+        The column of each ramp.
     low_, high_ : ndarray of shape (n_ramps,)
         Where each ramp begins and ends.
 
@@ -204,7 +204,7 @@ class PiecewiseLinearEncoder(OneToOneFeatureMixin, _NumberScaler):
     [[0.0, 0.0], [0.5, 0.0], [1.0, 0.5], [1.0, 1.0]]
     """
 
-    _rules: ClassVar = {"n_bins": Number("a whole number >= 1", low=1, integer=True)}
+    _rules: ClassVar = {"n_bins": Number("an integer >= 1", low=1, integer=True)}
 
     def __init__(self, *, n_bins=8):
         self.n_bins = n_bins
@@ -212,7 +212,7 @@ class PiecewiseLinearEncoder(OneToOneFeatureMixin, _NumberScaler):
     def fit(self, X, y=None):
         """Learn the quantiles of each column."""
         rows = _without_empty(self._rows(X, reset=True))
-        # Values of the column itself: rounding then tells no equal ones apart.
+        # Quantiles are values of the column: interpolation would split equal ones by rounding.
         ranks = np.linspace(0, 100, self.n_bins + 1)
         quantiles = np.nanpercentile(rows, ranks, axis=0, method="nearest")
         edges = [np.unique(column) for column in quantiles.T]
@@ -227,16 +227,16 @@ class PiecewiseLinearEncoder(OneToOneFeatureMixin, _NumberScaler):
         """Encode each column by its ramps."""
         X = self._rows(X, reset=False)
         ramps = np.take(X, self.source_, axis=1)
-        # A column of one value has a ramp without end, which is zero all along.
+        # A constant column has a ramp of infinite length, which is zero.
         with np.errstate(over="ignore"):
             ramps -= self.low_
-            largest = np.finfo(ramps.dtype).max  # infinity divided by itself would be no number
+            largest = np.finfo(ramps.dtype).max  # infinity divided by itself would be NaN
             np.clip(ramps, -largest, largest, out=ramps)
             ramps /= self.high_ - self.low_
         return np.clip(ramps, 0, 1, out=ramps)
 
     def get_feature_names_out(self, input_features=None):
-        """Names of the ramps: the column's, and a count."""
+        """Names of the ramps: the name of the column and a number."""
         names = super().get_feature_names_out(input_features)
         counts = np.arange(len(self.source_)) - np.searchsorted(self.source_, self.source_)
         pairs = zip(self.source_, counts, strict=True)

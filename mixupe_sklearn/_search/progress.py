@@ -1,4 +1,4 @@
-"""A progress bar over the trials of a study, whoever runs them."""
+"""A progress bar over the trials of a study, in whichever process they run."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -7,7 +7,7 @@ from typing import Any
 from optuna.trial import TrialState
 from tqdm.auto import tqdm
 
-from mixupe_sklearn._search.storage import TRANSIENT_ERRORS, meanwhile
+from mixupe_sklearn._search.storage import TRANSIENT_ERRORS, repeat_while
 from mixupe_sklearn._search.study import live_trials
 
 
@@ -15,7 +15,7 @@ from mixupe_sklearn._search.study import live_trials
 def progress_bar(study: Any, n_trials: float, *, is_shown: bool) -> Iterator[None]:
     """Show finished trials, the best score and the time left while a block runs.
 
-    The study is asked twice a second: the trials may be run by other processes.
+    It queries the study twice a second, since other processes may run the trials.
     """
     if not is_shown:
         yield
@@ -23,7 +23,7 @@ def progress_bar(study: Any, n_trials: float, *, is_shown: bool) -> Iterator[Non
     total = int(n_trials) if n_trials < float("inf") else None
     bar = tqdm(total=total, unit="trial", initial=_state_of(study)[0])
     try:
-        with meanwhile(0.5, lambda: _update(bar, study)):
+        with repeat_while(0.5, lambda: _update(bar, study)):
             yield
     finally:
         with suppress(*TRANSIENT_ERRORS):

@@ -10,39 +10,41 @@ from optuna.trial import FrozenTrial, TrialState
 
 from mixupe_sklearn._search.space import Space
 from mixupe_sklearn._search.storage import quiet
-from mixupe_sklearn._search.study import ERROR, RESULT, has_own, live_trials
+from mixupe_sklearn._search.study import ERROR, RESULT, has_own_note, live_trials
 
 STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
 
 
 def finished_trials(study: Any, space: Space) -> list[FrozenTrial]:
-    """Trials with a result, good or bad; those of a grid in its order, whoever ran them when."""
+    """Finished trials, those of a grid in the order of the grid."""
     trials = [trial for trial in live_trials(study) if trial.state in STATES and trial.params]
     return sorted(trials, key=lambda t: space.place(t.params) if space.is_grid else t.number)
 
 
 def error_of(trial: FrozenTrial) -> str | None:
-    """What went wrong in a trial, if something did."""
+    """The error of a failed trial, or None."""
     if trial.state != TrialState.FAIL:
         return None
-    return trial.user_attrs[ERROR][1] if has_own(trial, ERROR) else "Its worker died each time."
+    return (
+        trial.user_attrs[ERROR][1] if has_own_note(trial, ERROR) else "Its worker died each time."
+    )
 
 
 def why_no_result(study: Any, trials: Sequence[FrozenTrial], timeout: float | None) -> str:
-    """One sentence for a search without a complete trial, and the first error if there is one."""
+    """The message for a search without a complete trial, with the first error if there is one."""
     errors = [error for error in map(error_of, trials) if error]
     if errors:
         last = errors[0].strip().splitlines()[-1]
         return f"All {len(trials)} trials failed, the first with {last}\n\n{errors[0]}"
     if trials:
-        return f"All {len(trials)} trials were given up early; use a milder pruner."
+        return f"All {len(trials)} trials were pruned; use a milder pruner."
     n_running = sum(t.state == TrialState.RUNNING for t in study.get_trials(deepcopy=False))
-    others = f"; {n_running} are running elsewhere, or died" if n_running else ""
+    others = f"; {n_running} are running in other processes, or died" if n_running else ""
     return f"No trial was finished (timeout={timeout}){others}."
 
 
 def metrics_of(trials: Sequence[FrozenTrial]) -> list[str]:
-    """What was measured, by the first trial that could; none if all fits of all trials failed."""
+    """Names of the metrics, from the first trial with scores; none if all fits failed."""
     scores = (trial.user_attrs.get(RESULT, {}).get("scores") for trial in trials)
     return list(next(filter(None, scores), {}))
 
@@ -50,7 +52,7 @@ def metrics_of(trials: Sequence[FrozenTrial]) -> list[str]:
 def fits_of(
     trial: FrozenTrial, names: Sequence[str], n_fits: int, error_score: Any
 ) -> list[dict[str, Any]]:
-    """One dict a fit, as scikit-learn's searches collect them; NaN where a fit was not run."""
+    """One dict per fit, as scikit-learn's searches collect them; NaN for a fit that was not run."""
     result = trial.user_attrs.get(RESULT, {})
     scores, failed = result.get("scores", {}), [error_score] * n_fits
 
@@ -68,7 +70,7 @@ def fits_of(
     ]
 
 
-def more_columns(trials: Sequence[FrozenTrial]) -> dict[str, list[Any]]:
+def extra_columns(trials: Sequence[FrozenTrial]) -> dict[str, list[Any]]:
     """Columns that scikit-learn's searches do not have."""
     return {
         "trial": [trial.number for trial in trials],
@@ -78,7 +80,7 @@ def more_columns(trials: Sequence[FrozenTrial]) -> dict[str, list[Any]]:
 
 
 def in_memory(study: Any) -> Any:
-    """A copy of a study that needs no file and no database."""
+    """An in-memory copy of a study."""
     with quiet():
         copied = optuna.create_study(study_name=study.study_name, direction=study.direction)
         copied.add_trials(study.get_trials(deepcopy=False))
@@ -87,7 +89,7 @@ def in_memory(study: Any) -> Any:
     return copied
 
 
-# What a trial is made of, beside its state and times.
+# Attributes of a trial besides its state and times.
 _OF_TRIAL = (
     *("values", "params", "distributions", "user_attrs", "system_attrs", "intermediate_values"),
 )
@@ -95,7 +97,7 @@ _TIMES = ("datetime_start", "datetime_complete")
 
 
 def plain_study(study: Any) -> dict[str, Any]:
-    """A study as numbers, text and distributions; :func:`study_of` is the way back."""
+    """A study as plain values and distributions; :func:`study_of` is the inverse."""
     trials = []
     for trial in study.get_trials(deepcopy=False):
         plain = {name: getattr(trial, name) for name in _OF_TRIAL} | {"state": trial.state.name}

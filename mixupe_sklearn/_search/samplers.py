@@ -1,4 +1,4 @@
-"""How to look for good configurations, and when to give one up."""
+"""Samplers and pruners by name."""
 
 import copy
 from typing import Any
@@ -18,15 +18,15 @@ from mixupe_sklearn._search.storage import quiet
 from mixupe_sklearn._search.study import Grid
 
 SAMPLERS = ("auto", "grid", "tpe", "random")
-# Up to so many points a grid is walked even if only some of them are to be tried: no point twice.
+# A grid of at most this many points is enumerated even if only part of it is tried: no repeats.
 SMALL_GRID = 1000
-# Trials that halving lets run to their end before it gives any up.
+# Trials that run in full before halving prunes any.
 N_FULL = 5
 PRUNERS = ("auto", "halving", "hyperband", "median", "wilcoxon", "none")
 
 
 def make_sampler(sampler: Any, space: Space, n_trials: float | None, seed: int | None) -> Any:
-    """Turn a name into a sampler: "auto" walks a grid that is small or to be tried in full.
+    """Turn a name into a sampler: "auto" enumerates a grid that is small or tried in full.
 
     Examples
     --------
@@ -37,10 +37,10 @@ def make_sampler(sampler: Any, space: Space, n_trials: float | None, seed: int |
     if isinstance(sampler, GridSampler):
         sampler = "grid"
     if isinstance(sampler, BaseSampler):
-        return copy.deepcopy(sampler)  # it is written to, and a parameter belongs to the user
+        return copy.deepcopy(sampler)  # it is modified, and parameters must not be
     if sampler not in SAMPLERS:
         raise ValueError(
-            f"Got sampler={sampler!r}, but expected a sampler of Optuna's or one of the names "
+            f"Got sampler={sampler!r}, but expected an Optuna sampler or one of the names "
             f"{', '.join(map(repr, SAMPLERS))}."
         )
     is_full = n_trials is None or n_trials >= space.size
@@ -48,7 +48,7 @@ def make_sampler(sampler: Any, space: Space, n_trials: float | None, seed: int |
     if sampler == "grid" or (sampler == "auto" and is_walked):
         if not space.is_grid:
             raise ValueError(
-                "Got sampler='grid' with a space that holds ranges, but expected lists only."
+                "Got sampler='grid' with a space that has ranges, but expected lists only."
             )
         return Grid(space.grid)
     if sampler == "random":
@@ -57,11 +57,11 @@ def make_sampler(sampler: Any, space: Space, n_trials: float | None, seed: int |
         return TPESampler(multivariate=True, seed=seed)
 
 
-class AfterSome(BasePruner):
-    """Lets the first trials of a study run to their end, and asks another pruner from then on.
+class PruneAfterTrials(BasePruner):
+    """Never prunes the first trials of a study, and follows another pruner afterwards.
 
-    With few to compare with, halving would mostly keep the first trial. It is asked all along,
-    since it remembers what it is asked about.
+    With few trials to compare, halving would mostly keep the first one. The other pruner is called
+    from the start, since it keeps state.
     """
 
     def __init__(self, pruner: BasePruner, n_trials: int):
@@ -69,17 +69,17 @@ class AfterSome(BasePruner):
         self.n_trials = n_trials
 
     def prune(self, study: Any, trial: Any) -> bool:
-        """Whether the trial is to end here."""
+        """Whether to prune the trial."""
         is_bad = self.pruner.prune(study, trial)
         return is_bad and trial.number >= self.n_trials
 
 
 def make_pruner(pruner: Any, space: Space, n_epochs: int | None, n_fits: int) -> Any:
-    """Turn a name into a pruner: "auto" halves where the space is no grid.
+    """Turn a name into a pruner: "auto" means halving unless the space is a grid.
 
     Steps are epochs, counted over all fits of a trial. Every pruner waits for a fifth of the first
-    fit, so that a network has begun to learn; halving judges then, and each time that there are
-    three times as many (``python -m benchmarks.pruning`` shows what it saves and costs).
+    fit, until the network has begun to learn. Halving decides then, and again whenever the number
+    of epochs has tripled (``python -m benchmarks.studies.search`` measures its savings and costs).
 
     Examples
     --------
@@ -91,7 +91,7 @@ def make_pruner(pruner: Any, space: Space, n_epochs: int | None, n_fits: int) ->
         return pruner
     if pruner is not None and pruner not in PRUNERS:
         raise ValueError(
-            f"Got pruner={pruner!r}, but expected a pruner of Optuna's, None or one of the names "
+            f"Got pruner={pruner!r}, but expected an Optuna pruner, None or one of the names "
             f"{', '.join(map(repr, PRUNERS))}."
         )
     if pruner == "auto":
@@ -101,7 +101,7 @@ def make_pruner(pruner: Any, space: Space, n_epochs: int | None, n_fits: int) ->
     with quiet():
         if pruner == "halving":
             halving = SuccessiveHalvingPruner(min_resource=first, reduction_factor=3)
-            return AfterSome(halving, N_FULL)
+            return PruneAfterTrials(halving, N_FULL)
         if pruner == "hyperband":
             return HyperbandPruner(min_resource=first, max_resource=n_steps, reduction_factor=3)
         if pruner == "median":

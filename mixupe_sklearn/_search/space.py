@@ -1,4 +1,4 @@
-"""What a search may vary: named spaces, Optuna's distributions, and lists of values."""
+"""Search spaces: named ones, Optuna's distributions, and lists of values."""
 
 import difflib
 import math
@@ -16,22 +16,24 @@ from optuna.distributions import (
 from mixupe_sklearn._utils.parameter_rules import is_same
 
 # The grid of the paper's tabular experiments.
-PAPER_ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-PAPER_ETAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-# Which of the method's two numbers each method reads (the penalty alone scales with alpha too).
-READ_BY = {
+PAPER_GRID = {
+    "alpha": [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0],
+    "eta": [1e-4, 1e-3, 1e-2, 1e-1, 1.0],
+}
+# The parameters that each method uses (the penalty alone also scales with alpha).
+METHOD_PARAMETERS = {
     "mixupe": ("alpha", "eta"),
     "erm+penalty": ("alpha", "eta"),
     "mixup": ("alpha",),
     "erm": (),
 }
-# What databases can hold as it is; any other choice is stored by its name.
+# Types that databases store; any other choice is stored by its name.
 PLAIN = (bool, int, float, str, type(None))
 
 
 @dataclass(frozen=True)
 class Space:
-    """Distributions by full parameter name, and the values behind choices that are only named.
+    """Distributions by full parameter name, and the values of choices that are stored by name.
 
     Examples
     --------
@@ -45,7 +47,7 @@ class Space:
 
     @classmethod
     def of(cls, space: Mapping[str, Any]) -> "Space":
-        """Turn lists of values into distributions; Optuna's own stay as they are."""
+        """Turn lists of values into distributions; Optuna's distributions stay as they are."""
         distributions, named = {}, {}
         for name, given in space.items():
             if isinstance(given, BaseDistribution) and not hasattr(given, "choices"):
@@ -60,13 +62,13 @@ class Space:
 
     @property
     def is_grid(self) -> bool:
-        """Whether there are finitely many points, each a choice from lists."""
+        """Whether the space consists of lists only."""
         kinds = self.distributions.values()
         return all(isinstance(kind, CategoricalDistribution) for kind in kinds)
 
     @property
     def size(self) -> float:
-        """How many points there are."""
+        """Number of points."""
         if not self.is_grid:
             return math.inf
         return math.prod(len(choices) for choices in self.grid.values())
@@ -78,7 +80,7 @@ class Space:
         return {n: list(k.choices) for n, k in kinds if isinstance(k, CategoricalDistribution)}
 
     def decode(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters as the estimator wants them, in the order of the space."""
+        """Parameters as the estimator takes them, in the order of the space."""
         return {
             name: self.named[name][params[name]] if name in self.named else params[name]
             for name in self.distributions
@@ -93,13 +95,13 @@ class Space:
         return number
 
     def describe(self) -> dict[str, Any]:
-        """What makes it this space, as plain data that a study can carry."""
+        """The space as plain values, to be stored with a study."""
         kinds = self.distributions.items()
         return {name: str(kind) for name, kind in sorted(kinds)}
 
 
 def _different(values: Sequence[Any]) -> list[Any]:
-    """Values without their repetitions; numbers of numpy's become Python's."""
+    """Distinct values; numpy scalars become Python's."""
     plain = [value.item() if isinstance(value, np.generic) else value for value in values]
     found: list[Any] = []
     for value in plain:
@@ -109,7 +111,7 @@ def _different(values: Sequence[Any]) -> list[Any]:
 
 
 def _are_plain(values: Sequence[Any]) -> bool:
-    """Whether Optuna can tell them apart as they are: 1, 1.0 and True are equal, NaN is not."""
+    """Whether Optuna can distinguish the values: 1, 1.0 and True are equal, NaN is not."""
     return all(isinstance(value, PLAIN) and value == value for value in values) and len(
         set(values)
     ) == len(values)
@@ -124,17 +126,19 @@ def _name_of(value: Any, number: int) -> str:
 
 
 def _as_choices(name: str, values: Any) -> list[Any]:
-    is_list = isinstance(values, (Sequence, np.ndarray)) and not isinstance(values, (str, bytes))
-    if not is_list or len(values) == 0:
+    # A tuple reads like a range, of which it would only try the two ends.
+    is_list = isinstance(values, (Sequence, np.ndarray))
+    if not is_list or isinstance(values, (str, bytes, tuple)) or len(values) == 0:
         raise ValueError(
-            f"Got {name}={values!r} in the space, but expected a list with at least one value, or "
-            f"a distribution of Optuna's such as FloatDistribution(0.01, 1.0, log=True)."
+            f"Got {name}={values!r} in the space, but expected a list of values such as "
+            f"[0.01, 0.1, 1.0], or an Optuna distribution such as "
+            f"FloatDistribution(0.01, 1.0, log=True)."
         )
     return list(values)
 
 
 def named_space(space: str, prefix: str, method: str) -> Space:
-    """The paper's grid or the default ranges, for parameters behind a prefix.
+    """The paper's grid or the default ranges, for parameters with a prefix.
 
     Examples
     --------
@@ -143,15 +147,14 @@ def named_space(space: str, prefix: str, method: str) -> Space:
     >>> sorted(named_space("default", "", "mixup").distributions)
     ['alpha', 'lr', 'weight_decay']
     """
-    read = READ_BY[method]
+    read = METHOD_PARAMETERS[method]
     if space == "paper":
-        grid = {"alpha": PAPER_ALPHAS, "eta": PAPER_ETAS}
         if not read:
             raise ValueError(
-                f"Got space='paper' with method={method!r}, which reads neither alpha nor eta; "
+                f"Got space='paper' with method={method!r}, which uses neither alpha nor eta; "
                 f"give a dict such as {{'{prefix}lr': [0.001, 0.01]}}."
             )
-        return Space.of({prefix + name: grid[name] for name in read})
+        return Space.of({prefix + name: PAPER_GRID[name] for name in read})
     ranges = {
         "alpha": FloatDistribution(0.01, 5.0, log=True),
         "eta": FloatDistribution(1e-4, 1.0, log=True),
@@ -163,7 +166,7 @@ def named_space(space: str, prefix: str, method: str) -> Space:
 
 
 def check_names(space: Mapping[str, Any], known: Collection[str]) -> None:
-    """Raise one sentence if a space is empty or names a parameter that is not there.
+    """Raise if a space is empty or names an unknown parameter.
 
     Examples
     --------
@@ -183,10 +186,10 @@ def check_names(space: Mapping[str, Any], known: Collection[str]) -> None:
 
 
 def _closest(name: Any, known: Collection[str], n: int = 3) -> list[str]:
-    """Names that end alike first (a step's name was forgotten), then those spelled alike."""
+    """Names with this last part first (the step was forgotten), then similar spellings."""
     inner = [other for other in known if other.endswith(f"__{name}")]
     alike = difflib.get_close_matches(str(name), list(known), n=n, cutoff=0.5)
-    # Of a long name only the last part may be spelled wrong.
+    # Often only the last part of a long name is misspelled.
     last = {other.split("__")[-1]: other for other in sorted(known)}
     near = difflib.get_close_matches(str(name).split("__")[-1], list(last), n=n, cutoff=0.6)
     found = dict.fromkeys([*inner, *alike, *(last[part] for part in near)])

@@ -1,4 +1,4 @@
-"""Where a search keeps its trials: in memory, in a file, or in a database."""
+"""Storages of trials: in memory, in a SQLite file, or in a database."""
 
 import functools
 import pathlib
@@ -16,19 +16,19 @@ from optuna.storages import InMemoryStorage, RDBStorage, RetryHeartbeatStaleTria
 
 from mixupe_sklearn._utils.parameter_rules import warn_user
 
-# Seconds between two signs of life of a worker, and how long without one until it counts as dead.
+# Seconds between two heartbeats of a worker, and without one until it counts as dead.
 HEARTBEAT, GRACE = 5, 30
-# How long to wait for another process that holds a file.
+# Seconds to wait for another process that locks the file.
 LOCK_SECONDS = 60
-# What a database that is out of reach for a moment raises.
+# Raised by a database that cannot be reached for a moment.
 TRANSIENT_ERRORS = (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError)
-# A trial that has killed so many workers is not tried again.
+# A trial that has killed this many workers is not run again.
 MAX_RETRIES = 20
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep Optuna from logging, and from warning of what is done here on purpose."""
+    """Silence Optuna's log, and its warnings about what is done here on purpose."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
@@ -41,7 +41,7 @@ def quiet() -> Iterator[None]:
 
 
 def open_storage(storage: Any) -> Any:
-    """Turn None, a file name, a database URL or a storage of Optuna's into a storage.
+    """Turn None, a file name, a database URL or an Optuna storage into a storage.
 
     Examples
     --------
@@ -54,8 +54,8 @@ def open_storage(storage: Any) -> Any:
         return _checked(storage)
     if not isinstance(storage, (str, pathlib.Path)) or not str(storage):
         raise ValueError(
-            f"Got storage={storage!r}, but expected a file name, a database URL, a storage of "
-            f"Optuna's or None."
+            f"Got storage={storage!r}, but expected a file name, a database URL, an Optuna "
+            f"storage or None."
         )
     url, options = str(storage), {}
     shown = _without_password(url)
@@ -90,7 +90,7 @@ def _connect(url: str, options: dict[str, Any], is_last: bool = False) -> RDBSto
     except sqlalchemy.exc.SQLAlchemyError:
         if is_last:
             raise
-    time.sleep(1.0)  # two processes that make the tables at the same moment hinder each other
+    time.sleep(1.0)  # two processes that create the tables at the same moment fail
     return _connect(url, options, is_last=True)
 
 
@@ -98,7 +98,7 @@ def _checked(storage: Any) -> Any:
     if not (isinstance(storage, InMemoryStorage) or has_heartbeat(storage)):
         warn_user(
             f"Got a {type(storage).__name__} without heartbeat_interval: a trial whose worker dies "
-            f"is taken as running for ever; pass a file name or a database URL as storage."
+            f"counts as running for ever; pass a file name or a database URL as storage."
         )
     return storage
 
@@ -117,8 +117,8 @@ def _sqlite_path(url: str) -> pathlib.Path | None:
 
 
 def _open_sqlite(path: str) -> sqlite3.Connection:
-    # A second process may hold the file for a moment. With a log beside the file (WAL) a commit
-    # need not wait for the disk: a killed process loses nothing, a power cut the last moments.
+    # Another process may lock the file for a moment. With a write-ahead log a commit does not wait
+    # for the disk: a killed process loses nothing, a power cut the last transactions.
     connection = sqlite3.connect(path, timeout=LOCK_SECONDS, check_same_thread=False)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
@@ -126,7 +126,7 @@ def _open_sqlite(path: str) -> sqlite3.Connection:
 
 
 def _check_sqlite(path: pathlib.Path) -> None:
-    """Look through a database file: one that was cut fails only later, and unclearly, by itself."""
+    """Check a database file: a truncated one would fail later, with an unclear error."""
     if not path.is_file() or path.stat().st_size == 0:
         return
     connection = sqlite3.connect(path, timeout=LOCK_SECONDS)
@@ -134,7 +134,7 @@ def _check_sqlite(path: pathlib.Path) -> None:
         answer = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         connection.execute("BEGIN IMMEDIATE")
         connection.rollback()
-    except sqlite3.OperationalError as error:  # locked by another program, or not ours to write
+    except sqlite3.OperationalError as error:  # locked by another program, or not writable
         raise ValueError(
             f"Got storage={str(path)!r}, which cannot be reached or written: {error}."
         ) from error
@@ -144,19 +144,19 @@ def _check_sqlite(path: pathlib.Path) -> None:
         connection.close()
     if answer != "ok":
         raise ValueError(
-            f"Got storage={str(path)!r}, which is no whole SQLite database ({answer}): restore a "
-            f"copy of it, or give another file name."
+            f"Got storage={str(path)!r}, which is not a complete SQLite database ({answer}): "
+            f"restore a copy of it, or give another file name."
         )
 
 
 def has_heartbeat(storage: Any) -> bool:
-    """Whether workers give signs of life, so that a dead one is noticed."""
+    """Whether workers send heartbeats, by which a dead one is detected."""
     return isinstance(storage, RDBStorage) and storage.get_heartbeat_interval() is not None
 
 
 @contextmanager
-def meanwhile(seconds: float, call: Callable[[], Any]) -> Iterator[None]:
-    """Call a function every so often while a block runs; a database out of reach is passed over."""
+def repeat_while(seconds: float, call: Callable[[], Any]) -> Iterator[None]:
+    """Call a function at intervals while a block runs; transient storage errors are ignored."""
     is_over = threading.Event()
 
     def repeat() -> None:
@@ -173,16 +173,16 @@ def meanwhile(seconds: float, call: Callable[[], Any]) -> Iterator[None]:
         thread.join()
 
 
-def hang_up(storage: Any) -> None:
-    """Close connections that are open and idle; a storage that is used again opens new ones."""
+def close_connections(storage: Any) -> None:
+    """Close idle connections; a storage that is used again opens new ones."""
     if isinstance(storage, RDBStorage):
         storage.remove_session()
         storage.engine.dispose()
 
 
 @contextmanager
-def opened(storage: Any) -> Iterator[Any]:
-    """A storage for the time of a search; what it raises meanwhile (no room, say) is a sentence."""
+def open_for_search(storage: Any) -> Iterator[Any]:
+    """Open a storage for a search; its errors, such as a full disk, become one sentence."""
     found = open_storage(storage)
     try:
         yield found
@@ -195,25 +195,25 @@ def opened(storage: Any) -> Iterator[Any]:
         raise OSError(
             f"Got storage={shown!r}, which failed during the search "
             f"({str(reason).strip().splitlines()[0]}), but expected one that can be reached and "
-            f"has room: finished trials are safe there, and the same search goes on."
+            f"has room: finished trials are safe there, and the same search resumes."
         ) from error
     finally:
-        hang_up(found)
+        close_connections(found)
 
 
-def bring_to_now(storage: RDBStorage) -> None:
-    """Let no sign of life be from the future: of a clock set back, nobody would seem dead again."""
-    look = "SELECT 1 FROM trial_heartbeats WHERE heartbeat > CURRENT_TIMESTAMP"
+def cap_heartbeats(storage: RDBStorage) -> None:
+    """Set heartbeats from the future to now: after a clock was set back, no worker would expire."""
+    find = "SELECT 1 FROM trial_heartbeats WHERE heartbeat > CURRENT_TIMESTAMP"
     change = (
         "UPDATE trial_heartbeats SET heartbeat = CURRENT_TIMESTAMP "
         "WHERE heartbeat > CURRENT_TIMESTAMP"
     )
     with storage.engine.begin() as connection:
-        # To look first keeps no others from writing.
-        if connection.execute(sqlalchemy.text(look)).first():
+        # Reading first locks nobody out.
+        if connection.execute(sqlalchemy.text(find)).first():
             connection.execute(sqlalchemy.text(change))
 
 
-def grace_of(storage: Any) -> float:
-    """Seconds without a sign of life after which a worker counts as dead."""
+def grace_period_of(storage: Any) -> float:
+    """Seconds without a heartbeat after which a worker counts as dead."""
     return storage.grace_period or 2 * storage.get_heartbeat_interval()

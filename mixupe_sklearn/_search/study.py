@@ -1,7 +1,7 @@
-"""The study behind a search: whose it is, and which process runs which trial.
+"""The study of a search: its owner, and which process runs which trial.
 
-Optuna keeps the trials. Added here: a study belongs to one search; no more trials are run than
-were asked for, however many processes share it; and a trial whose worker died is run again.
+Optuna stores the trials. This module adds three rules. A study belongs to one search. All processes
+together run no more trials than requested. A trial whose worker died is run again.
 """
 
 import math
@@ -19,38 +19,38 @@ from mixupe_sklearn._search.space import Space
 from mixupe_sklearn._search.storage import (
     MAX_RETRIES,
     TRANSIENT_ERRORS,
-    bring_to_now,
-    grace_of,
+    cap_heartbeats,
+    grace_period_of,
     has_heartbeat,
-    meanwhile,
     quiet,
+    repeat_while,
 )
 
-# How long a process that finds a study without an owner waits for the one that is just making it.
+# Seconds that a process waits for the owner of a study that is just being created.
 PATIENCE = 5.0
-# Names under which we note things at studies and trials.
+# Keys of our user attributes of studies and trials.
 IDENTITY, RESULT = "mixupe_search", "result"
 SURPLUS, CLAIMED, ERROR = "surplus", "claimed", "error"  # with the number of the trial itself
 HISTORY, ORIGIN = "retry_history", "failed_trial"  # Optuna's, at a retry
 
 
 class Grid(GridSampler):
-    """Optuna's grid sampler for a loop of one's own, which knows by itself when to stop.
+    """Optuna's grid sampler for a custom loop that decides itself when to stop.
 
-    The order is fixed: every worker on a study must mean the same point by the same number.
+    The order is fixed, so that all workers on a study number the points alike.
     """
 
     def __init__(self, grid: dict[str, list[Any]]):
         super().__init__(grid, seed=0)
 
     def after_trial(self, study: Any, trial: Any, state: Any, values: Any) -> None:
-        """Stop nothing: that only works within ``Study.optimize``."""
+        """Do not stop the study, which only works within ``Study.optimize``."""
 
 
 def open_study(
     storage: Any, name: str, identity: dict[str, Any], **sampler_and_pruner: Any
 ) -> tuple[Any, bool]:
-    """Create the study, or load it if it is this search's; return it and whether it is new."""
+    """Create the study, or load it if this search owns it; return it and whether it is new."""
     with quiet():
         try:
             study = optuna.create_study(
@@ -64,11 +64,11 @@ def open_study(
     while IDENTITY not in study.user_attrs and time.monotonic() < end:
         if study.get_trials(deepcopy=False):
             raise ValueError(
-                f"Got study_name={name!r}, which holds trials that no MixupESearchCV has made; "
+                f"Got study_name={name!r}, which holds trials that no MixupESearchCV created; "
                 f"give another study_name."
             )
         time.sleep(0.2)
-    if IDENTITY not in study.user_attrs:  # its maker died right after making it
+    if IDENTITY not in study.user_attrs:  # its owner died right after creating it
         study.set_user_attr(IDENTITY, identity)
     _check_identity(study, identity)
     return study, False
@@ -78,13 +78,13 @@ def _check_identity(study: Any, identity: dict[str, Any]) -> None:
     kept = study.user_attrs[IDENTITY]
     for part, mine in identity.items():
         theirs = kept.get(part)
-        # The study's own seeds are used, and no random_state of one's own agrees with any.
+        # The study's seeds are used, and random_state=None agrees with any.
         is_free = part == "seeds" and len(theirs or []) == len(mine)
         if is_free or (part == "random_state" and mine is None) or theirs == mine:
             continue
         raise ValueError(
-            f"Got study_name={study.study_name!r}, which was made by a search with another {part}"
-            f"{_difference(theirs, mine)}; give another study_name or storage"
+            f"Got study_name={study.study_name!r}, which was created by a search with another "
+            f"{part}{_difference(theirs, mine)}; give another study_name or storage"
             + (" (a splitter that shuffles needs a random_state)." if part == "cv" else ".")
         )
 
@@ -98,23 +98,23 @@ def _difference(theirs: Any, mine: Any) -> str:
 
 
 def live_trials(study: Any) -> list[FrozenTrial]:
-    """All trials but those that were run again, and those that were one too many."""
+    """All trials except those that were run again and those beyond the requested number."""
     trials = study.get_trials(deepcopy=False)
     retried = {number for t in trials for number in t.system_attrs.get("retry_history", [])}
-    return [t for t in trials if t.number not in retried and not has_own(t, SURPLUS)]
+    return [t for t in trials if t.number not in retried and not has_own_note(t, SURPLUS)]
 
 
-def has_own(trial: FrozenTrial, name: str) -> bool:
-    """Whether this was noted at the trial itself: a retry inherits the notes of the one before."""
+def has_own_note(trial: FrozenTrial, name: str) -> bool:
+    """Whether the trial itself has this attribute: a retry inherits those of its predecessor."""
     note = trial.user_attrs.get(name)
     return (note[0] if isinstance(note, list) else note) == trial.number
 
 
 def claim(study: Any, storage: Any, space: Space, n_trials: float, token: str) -> Trial | None:
-    """Start a trial that no one else has, or return None where all that were asked for have begun.
+    """Start a trial that no other process has, or return None if all requested trials have begun.
 
-    Two processes may start one at the same moment. Numbers are unique, so afterwards both can see
-    which of them has to stand back.
+    Two processes may start one at the same moment. Numbers are unique, so both can see afterwards
+    which of them must withdraw.
     """
     while True:
         live = live_trials(study)
@@ -127,21 +127,21 @@ def claim(study: Any, storage: Any, space: Space, n_trials: float, token: str) -
             if has_heartbeat(storage):
                 storage.record_heartbeat(trial._trial_id)
             trial.set_user_attr(CLAIMED, [trial.number, token])
-            if not _stands_back(study, trial.number, n_trials):
+            if not _must_withdraw(study, trial.number, n_trials):
                 return trial
             finish(study, trial, TrialState.FAIL, None, {SURPLUS: trial.number})
         except optuna.exceptions.UpdateFinishedTrialError:
-            continue  # this process slept, and was taken for dead
+            continue  # this process was suspended and declared dead
 
 
-def _stands_back(study: Any, number: int, n_trials: float) -> bool:
+def _must_withdraw(study: Any, number: int, n_trials: float) -> bool:
     trials = {trial.number: trial for trial in live_trials(study)}
-    if number not in trials:  # taken over by another process meanwhile
+    if number not in trials:  # another process took it over
         return True
     mine = trials.pop(number)
     before = [trial for trial in trials.values() if trial.number < number]
     origin = mine.system_attrs.get(ORIGIN)
-    is_grid = isinstance(study.sampler, GridSampler)  # others may well come to a point again
+    is_grid = isinstance(study.sampler, GridSampler)  # other samplers may repeat a point
     return (
         len(before) >= n_trials
         or (is_grid and any(trial.params == mine.params for trial in before))
@@ -150,24 +150,24 @@ def _stands_back(study: Any, number: int, n_trials: float) -> bool:
 
 
 def finish(study: Any, trial: Trial, state: TrialState, value: float | None, notes: dict) -> bool:
-    """End a trial with what was learned; return False if it was taken over meanwhile."""
+    """Finish a trial with its result; return False if another process took it over."""
     try:
         for name, note in notes.items():
             trial.set_user_attr(name, note)
         study.tell(trial, value, state=state, skip_if_finished=True)
     except optuna.exceptions.UpdateFinishedTrialError:
-        return False  # this worker was taken for dead (a laptop asleep), another runs the trial
-    except RuntimeError as error:  # a sampler that has run out wants to stop Optuna's own loop
+        return False  # this worker was declared dead (a suspended laptop); another runs the trial
+    except RuntimeError as error:  # an exhausted sampler tries to stop Optuna's loop
         if "Study.stop" not in str(error):
             raise
     return True
 
 
-def give_back(study: Any, trial: Trial | int) -> None:
-    """End a trial that was interrupted, so that it is run again at the next call."""
-    told = study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
-    if not any(told.number in t.system_attrs.get(HISTORY, []) for t in study.get_trials()):
-        _retry(study, told)
+def requeue(study: Any, trial: Trial | int) -> None:
+    """Fail an interrupted trial and queue it again for the next call."""
+    failed = study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
+    if not any(failed.number in t.system_attrs.get(HISTORY, []) for t in study.get_trials()):
+        _retry(study, failed)
 
 
 def _retry(study: Any, trial: FrozenTrial) -> None:
@@ -177,7 +177,7 @@ def _retry(study: Any, trial: FrozenTrial) -> None:
 
 @contextmanager
 def heartbeats(storage: Any, trials: Sequence[Trial]) -> Iterator[None]:
-    """Give signs of life for trials while a block runs, which may add to them."""
+    """Send heartbeats for trials while a block runs, which may add trials."""
     if not has_heartbeat(storage):
         yield
         return
@@ -185,47 +185,47 @@ def heartbeats(storage: Any, trials: Sequence[Trial]) -> Iterator[None]:
     def beat() -> None:
         for trial in list(trials):
             storage.record_heartbeat(trial._trial_id)
-        storage.remove_session()  # that of the thread which beats
+        storage.remove_session()  # of the heartbeat thread
 
-    with meanwhile(storage.get_heartbeat_interval(), beat):
+    with repeat_while(storage.get_heartbeat_interval(), beat):
         yield
 
 
-def give_back_all(study: Any, token: str) -> None:
-    """Give back what the workers of one search have left undone, now that they have ended."""
+def requeue_all(study: Any, token: str) -> None:
+    """Queue again what the workers of one search left unfinished, now that they have ended."""
     for trial in live_trials(study):
         claimed = trial.user_attrs.get(CLAIMED, [None, None])
         if trial.state == TrialState.RUNNING and claimed == [trial.number, token]:
             with suppress(*TRANSIENT_ERRORS):
-                give_back(study, trial.number)
+                requeue(study, trial.number)
 
 
-class Rescue:
-    """Find trials of dead workers and put them back into the queue; for a worker with none left."""
+class LostTrials:
+    """Finds trials of dead workers and queues them again; used by a worker without trials."""
 
     def __init__(self, study: Any, storage: Any):
         self.study = study
         self.storage = storage
         self.first_seen: dict[tuple[int, TrialState], float] = {}
 
-    def look(self) -> bool:
-        """Look once; return whether there is still something to do or to wait for."""
+    def requeue(self) -> bool:
+        """Queue lost trials again; return whether there is anything left to do or to wait for."""
         if has_heartbeat(self.storage):
-            bring_to_now(self.storage)
+            cap_heartbeats(self.storage)
             with quiet():
                 fail_stale_trials(self.study)
         live = live_trials(self.study)
         running = [trial for trial in live if trial.state == TrialState.RUNNING]
         lost = [trial for trial in live if _was_lost(trial)]
         for trial in lost:
-            # Someone died between failing a trial and queueing it again, or is just about to.
+            # A worker died between failing a trial and queueing it, or is about to queue it.
             if not running or self._is_old(trial):
                 _retry(self.study, trial)
         for trial in running:
-            # Its worker died before the first sign of life, and Optuna waits for one for ever.
-            if not has_own(trial, CLAIMED) and self._is_old(trial):
+            # Its worker died before the first heartbeat, for which Optuna would wait for ever.
+            if not has_own_note(trial, CLAIMED) and self._is_old(trial):
                 self.storage.record_heartbeat(trial._trial_id)
-                self.first_seen[trial.number, trial.state] = math.inf  # one sign, and no more
+                self.first_seen[trial.number, trial.state] = math.inf  # one heartbeat, and no more
         has_waiting = any(trial.state == TrialState.WAITING for trial in live)
         is_waited_for = bool(running) and has_heartbeat(self.storage)
         return has_waiting or bool(lost) or is_waited_for
@@ -234,9 +234,9 @@ class Rescue:
         if not has_heartbeat(self.storage):
             return False
         first = self.first_seen.setdefault((trial.number, trial.state), time.monotonic())
-        return time.monotonic() - first > grace_of(self.storage)
+        return time.monotonic() - first > grace_period_of(self.storage)
 
 
 def _was_lost(trial: FrozenTrial) -> bool:
     has_retries = len(trial.system_attrs.get(HISTORY, [])) < MAX_RETRIES
-    return trial.state == TrialState.FAIL and not has_own(trial, ERROR) and has_retries
+    return trial.state == TrialState.FAIL and not has_own_note(trial, ERROR) and has_retries

@@ -1,4 +1,4 @@
-"""What a trial of a search is made of: its task, its judge, and the record of its scores."""
+"""The parts of a trial: the task, the reporter to the pruner, and the result."""
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -17,13 +17,13 @@ from sklearn.utils.validation import _check_method_params
 from mixupe_sklearn._search.storage import TRANSIENT_ERRORS
 
 
-def core_of(estimator: Any) -> tuple[str, Any]:
+def final_estimator(estimator: Any) -> tuple[str, Any]:
     """The estimator at the end of a pipeline, and the prefix of its parameters.
 
     Examples
     --------
     >>> from mixupe_sklearn import make_mixupe_pipeline
-    >>> prefix, core = core_of(make_mixupe_pipeline(alpha=1.0))
+    >>> prefix, core = final_estimator(make_mixupe_pipeline(alpha=1.0))
     >>> prefix, core.alpha
     ('classifier__', 1.0)
     """
@@ -36,14 +36,14 @@ def core_of(estimator: Any) -> tuple[str, Any]:
 
 @dataclass(frozen=True)
 class Task:
-    """What every trial of a search is evaluated on."""
+    """The data, folds, scorer and seeds that every trial is evaluated with."""
 
     estimator: Any
     X: Any
     y: Any
     folds: list[tuple[np.ndarray, np.ndarray]]
     scorer: Callable[..., Any]
-    is_own_scorer: bool  # a function of the user's, which may look at anything
+    is_own_scorer: bool  # a user's function, which may use the whole pipeline
     metric: str
     fit_params: Mapping[str, Any]
     score_params: Mapping[str, Any]
@@ -56,19 +56,19 @@ class Task:
         return len(self.folds) * len(self.seeds)
 
     def model(self, params: Mapping[str, Any], seed: int | None) -> Any:
-        """A new estimator with a trial's parameters and a seed (None leaves its own)."""
+        """A new estimator with a trial's parameters and a seed (None keeps its own)."""
         model = clone(self.estimator).set_params(**clone(dict(params), safe=False))
-        prefix, core = core_of(model)
+        prefix, core = final_estimator(model)
         if seed is not None and "random_state" in core.get_params():
             model.set_params(**{f"{prefix}random_state": seed})
         return model
 
     def rows(self, part: np.ndarray, train: np.ndarray | None = None) -> tuple[Any, Any]:
-        """Rows of one part of a fold; an estimator of distances also needs the training rows."""
+        """Samples of one part of a fold; a precomputed kernel also needs the training samples."""
         return _safe_split(self.estimator, self.X, self.y, part, train)
 
     def params_of(self, params: Mapping[str, Any], part: np.ndarray) -> dict[str, Any]:
-        """Arguments of fit or score for these rows: weights and the like are cut along."""
+        """Arguments of fit or score for these samples: weights and the like are indexed alike."""
         return _check_method_params(self.X, params=params, indices=part)
 
     def score(self, model: Any, X: Any, y: Any, params: Mapping[str, Any]) -> dict[str, float]:
@@ -78,21 +78,21 @@ class Task:
         )
         scores = scores if isinstance(scores, dict) else {"score": scores}
         for name, value in scores.items():
-            if isinstance(value, str):  # how scikit-learn hands over a scorer's failure
+            if isinstance(value, str):  # how scikit-learn passes on the error of a scorer
                 raise ValueError(f"The scorer {name!r} failed: {value.strip().splitlines()[-1]}")
         return {name: float(value) for name, value in scores.items()}
 
     def value_of(self, scores: Mapping[str, float]) -> float:
-        """The score that is searched by; the first where none is named."""
+        """The score that the search maximises; the first if none is named."""
         return scores[self.metric] if self.metric in scores else next(iter(scores.values()))
 
 
-class Judge:
-    """Reports a trial's scores to Optuna, and asks whether the trial is worth going on.
+class PruningReporter:
+    """Reports the scores of a trial to Optuna, and asks whether to prune the trial.
 
-    The Wilcoxon pruner compares fit with fit (the same fold and seed); every other pruner sees the
-    validation score of each epoch. Fits follow each other, so that an epoch of a later fit counts
-    as a later step; its value is the mean over the finished fits and the running one.
+    The Wilcoxon pruner compares fits of the same fold and seed. Every other pruner sees the
+    validation score of each epoch: epochs of a later fit count as later steps, and the value of a
+    step is the mean over the finished fits and the running one.
     """
 
     def __init__(self, trial: Any, pruner: Any, *, n_epochs: int | None, n_fits: int):
@@ -103,35 +103,35 @@ class Judge:
         self.is_by_epoch = not (n_epochs is None or self.is_by_fit or isinstance(pruner, NopPruner))
 
     def after_epoch(self, finished: Sequence[float], epoch: int, scores: Sequence[float]) -> bool:
-        """Whether the trial ends here, by the scores of finished fits and of those running."""
+        """Whether to prune, by the scores of finished fits and of the running ones."""
         step = len(finished) * self.n_epochs + epoch
         value = float(np.mean([*finished, *scores]))
         is_done = step + (len(scores) - 1) * self.n_epochs >= self.last_step
-        return self._is_over(step, value) and not is_done
+        return self._should_prune(step, value) and not is_done
 
     def after_fit(self, finished: Sequence[float]) -> bool:
-        """Whether the trial ends here, by the scores of all finished fits."""
-        return self.is_by_fit and self._is_over(len(finished) - 1, finished[-1])
+        """Whether to prune, by the scores of all finished fits."""
+        return self.is_by_fit and self._should_prune(len(finished) - 1, finished[-1])
 
-    def _is_over(self, step: int, value: float) -> bool:
+    def _should_prune(self, step: int, value: float) -> bool:
         if not np.isfinite(value):
-            return False  # the final score will tell
+            return False  # the final score decides
         try:
             self.trial.report(value, step)
             return self.trial.should_prune()
         except UpdateFinishedTrialError:
-            return True  # this worker was taken for dead, and another runs the trial
+            return True  # this worker was declared dead, and another runs the trial
         except TRANSIENT_ERRORS:
-            return False  # a report that is missing costs nothing
+            return False  # a missing report does no harm
 
 
 @dataclass
-class Record:
-    """What has been learned of a trial so far."""
+class TrialResult:
+    """Scores, times and state of a trial so far."""
 
     params: dict[str, Any]
     metric: str
-    judge: Judge
+    reporter: PruningReporter
     fill: float = np.nan
     state: TrialState = TrialState.RUNNING
     scores: dict[str, list[float]] = field(default_factory=dict)
@@ -147,19 +147,19 @@ class Record:
 
     @property
     def values(self) -> list[float]:
-        """What is searched by, of the fits that are done; the first metric if none is named."""
-        if not self.scores:  # a scorer that has not yet told what it measures
+        """The searched metric of the finished fits; the first metric if none is named."""
+        if not self.scores:  # the scorer has not yet named its metrics
             return [self.fill] * len(self.fit_time)
         first = next(iter(self.scores))
         return self.scores.get(self.metric if self.metric in self.scores else first, [])
 
-    def prune_if(self, is_over: bool) -> None:
-        """End the trial if its judge says so."""
-        if is_over and self.is_open:
+    def prune_if(self, is_hopeless: bool) -> None:
+        """Prune the trial on this condition."""
+        if is_hopeless and self.is_open:
             self.state = TrialState.PRUNED
 
     def add(self, scores: Mapping[str, float], fit_time: float, score_time: float) -> None:
-        """Note one fit; one that failed has no scores, and gets the fill for all metrics."""
+        """Add one fit; a failed fit has no scores and gets the fill value for all metrics."""
         for name in {**self.scores, **scores}:
             known = self.scores.setdefault(name, [self.fill] * len(self.fit_time))
             known.append(scores.get(name, self.fill))
@@ -167,7 +167,7 @@ class Record:
         self.score_time.append(score_time)
 
     def fail(self, error: Exception) -> None:
-        """End the trial with what went wrong."""
+        """Fail the trial with an error."""
         self.state = TrialState.FAIL
         self.error = "".join(traceback.format_exception(error))
 

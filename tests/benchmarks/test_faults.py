@@ -27,7 +27,7 @@ from benchmarks._faults.works import WORKS, run_quietly
 from benchmarks.faults import FAULTS, PAGE, RESULTS, ROOT, as_markdown
 from mixupe_sklearn import MixupESearchCV
 from mixupe_sklearn._search import storage as storage_module
-from mixupe_sklearn._search.study import CLAIMED, Rescue
+from mixupe_sklearn._search.study import CLAIMED, LostTrials
 from mixupe_sklearn._utils import atomic_files as _files
 from mixupe_sklearn._utils.atomic_files import replacing
 
@@ -232,7 +232,7 @@ def _quick(monkeypatch):
 
 @pytest.mark.usefixtures("_quick")
 def test_a_sign_of_life_from_the_future_does_not_keep_a_dead_worker_alive(tmp_path):
-    with storage_module.opened(tmp_path / "search.db") as storage, storage_module.quiet():
+    with storage_module.open_for_search(tmp_path / "search.db") as storage, storage_module.quiet():
         study = optuna.create_study(storage=storage)
         trial = study.ask()
         storage.record_heartbeat(trial._trial_id)
@@ -241,7 +241,7 @@ def test_a_sign_of_life_from_the_future_does_not_keep_a_dead_worker_alive(tmp_pa
                 "UPDATE trial_heartbeats SET heartbeat = datetime('now', '+3 days')"
             )
         trial.set_user_attr(CLAIMED, [trial.number, "a worker that is dead"])
-        rescue = Rescue(study, storage)
+        rescue = LostTrials(study, storage)
         for _ in range(100):
             rescue.look()
             if len(study.get_trials()) == 2:
@@ -268,7 +268,7 @@ def test_a_storage_that_fails_during_a_search_is_told(iris, tmp_path, monkeypatc
         connection.execute("PRAGMA max_page_count=1")  # what it has now: no room for any more
         return connection
 
-    with storage_module.opened(path):
+    with storage_module.open_for_search(path):
         pass  # the tables are made
     with monkeypatch.context() as patch:
         patch.setattr(sqlite3, "connect", full)

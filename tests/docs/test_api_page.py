@@ -1,4 +1,4 @@
-"""Every public name is on the API page, with a docstring, an example and its true defaults."""
+"""Every public name is on the API page and has a docstring with an example and true defaults."""
 
 import ast
 import importlib
@@ -15,7 +15,7 @@ ROOT = pathlib.Path(mixupe_sklearn.__file__).parents[1]
 
 
 def documented_defaults(docstring):
-    """Parameter names with the default that their line of the docstring gives."""
+    """Parameter names with the defaults that the docstring gives."""
     section = docstring.split("Parameters\n----------\n")[1].split("\n\n")[0]
     # A line without a type refers to another docstring.
     found = re.findall(r"^([\w*][\w*, ]*)(?: : (.*))?$", section, flags=re.MULTILINE)
@@ -27,7 +27,7 @@ def documented_defaults(docstring):
 
 
 def public_names():
-    """What the page of the API lists, by name."""
+    """The names that the API page lists, with their objects."""
     page = (ROOT / "docs" / "api.md").read_text()
     names = re.findall(r"^   ([A-Za-z][\w.]+)$", page, flags=re.MULTILINE)
     return {name: pkgutil.resolve_name(f"mixupe_sklearn:{name}") for name in names}
@@ -43,7 +43,7 @@ WITH_PARAMETERS = {
 }
 
 
-def test_the_page_of_the_api_has_every_public_name():
+def test_the_api_page_has_every_public_name():
     diagnostics = importlib.import_module("mixupe_sklearn.diagnostics")
     expected = {*mixupe_sklearn.__all__, *(f"diagnostics.{name}" for name in diagnostics.__all__)}
     assert expected <= set(PUBLIC)
@@ -51,10 +51,10 @@ def test_the_page_of_the_api_has_every_public_name():
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_every_public_name_has_a_docstring_with_an_example(name):
-    """The examples themselves are run as doctests."""
-    told = inspect.getdoc(PUBLIC[name])
-    assert len(told) > 60
-    assert re.search(r"Examples\n--------\n(.*\n)*?>>> ", told)
+    """Doctests run the examples."""
+    docstring = inspect.getdoc(PUBLIC[name])
+    assert len(docstring) > 60
+    assert re.search(r"Examples\n--------\n(.*\n)*?>>> ", docstring)
 
 
 @pytest.mark.parametrize("name", [name for name in WITH_PARAMETERS if name != "MixupENet"])

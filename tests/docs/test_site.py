@@ -1,6 +1,6 @@
-"""The site as it was built: every link leads somewhere, and pages look right in a real browser.
+"""The built site: all links resolve, and pages render correctly in a real browser.
 
-``make docs`` builds it and runs this file. Nothing here builds anything.
+``make docs`` builds the site and runs this file.
 """
 
 import collections
@@ -23,11 +23,12 @@ if not (SITE / "index.html").exists():
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
 EXAMPLES = sorted(path.stem for path in (SITE / "gallery").glob("plot_*.html"))
 SHOWN = [
-    *("index", "user_guide", "method", "searching", "gallery/index"),
+    *("index", "getting_started/quickstart", "user_guide/estimators", "user_guide/method"),
+    *("user_guide/searching", "benchmarks/speed", "gallery/index"),
     *(f"gallery/{name}" for name in EXAMPLES),
     "api/mixupe_sklearn.MixupEClassifier",
 ]
-# The theme keeps a template among its files that ends in .html.
+# The theme has a template in _static that ends in .html.
 PATHS = [path.relative_to(SITE) for path in SITE.rglob("*.html")]
 ALL = sorted(path.with_suffix("").as_posix() for path in PATHS if path.parts[0] != "_static")
 
@@ -36,22 +37,27 @@ ALL = sorted(path.with_suffix("").as_posix() for path in PATHS if path.parts[0] 
 
 
 class Links(html.parser.HTMLParser):
-    """What a page offers (names of places) and what it refers to."""
+    """The anchors of a page, its links, and the files that it loads."""
 
     def __init__(self):
         super().__init__()
-        self.places, self.links, self.loaded = set(), [], []
+        self.anchors, self.links, self.loaded = set(), [], []
 
     def handle_starttag(self, tag, attrs):
-        own = dict(attrs)
-        self.places |= {own[name] for name in ("id", "name") if own.get(name)}
-        if tag == "a" and own.get("href"):
-            self.links.append(own["href"])
+        values = dict(attrs)
+        self.anchors |= {values[name] for name in ("id", "name") if values.get(name)}
+        if tag == "a" and values.get("href"):
+            self.links.append(values["href"])
         for name in ("src", "srcset") if tag != "a" else ():
-            # One address, or several with their widths.
-            self.loaded += [part.split()[0] for part in (own.get(name) or "").split(",") if part]
-        if tag == "link" and own.get("rel") in ("stylesheet", "icon", "preload", "modulepreload"):
-            self.loaded.append(own["href"])
+            # A srcset has several addresses with their widths.
+            self.loaded += [part.split()[0] for part in (values.get(name) or "").split(",") if part]
+        if tag == "link" and values.get("rel") in (
+            "stylesheet",
+            "icon",
+            "preload",
+            "modulepreload",
+        ):
+            self.loaded.append(values["href"])
 
 
 @functools.cache
@@ -61,15 +67,15 @@ def read(path):
     return links
 
 
-def is_elsewhere(address):
+def is_external(address):
     return bool(urllib.parse.urlsplit(address).scheme) or address.startswith("//")
 
 
 def broken(path, site):
-    """The addresses of a page that lead nowhere within the site."""
+    """The internal addresses of a page that do not resolve."""
     page, found = read(path), []
     for address in [*page.links, *page.loaded]:
-        if is_elsewhere(address):
+        if is_external(address):
             continue
         parts = urllib.parse.urlsplit(address)
         target = path.parent / urllib.parse.unquote(parts.path) if parts.path else path
@@ -77,34 +83,34 @@ def broken(path, site):
         if not target.is_file() or not target.is_relative_to(site.resolve()):
             found.append(address)
         elif target.suffix == ".html" and parts.fragment:
-            place = urllib.parse.unquote(parts.fragment)
-            found += [] if place in read(target).places else [address]
+            anchor = urllib.parse.unquote(parts.fragment)
+            found += [] if anchor in read(target).anchors else [address]
     return found
 
 
 @pytest.mark.parametrize("page", ALL)
-def test_every_link_within_the_site_leads_somewhere(page):
+def test_every_internal_link_of_a_page_resolves(page):
     assert broken(SITE / f"{page}.html", SITE) == []
 
 
 def test_nothing_is_loaded_from_another_host():
     loaded = {address for page in ALL for address in read(SITE / f"{page}.html").loaded}
     assert len(loaded) > 20
-    assert not [a for a in loaded if is_elsewhere(a) and not a.startswith("data:")]
+    assert not [a for a in loaded if is_external(a) and not a.startswith("data:")]
 
 
-def test_the_watch_notices_what_is_broken(tmp_path):
-    (tmp_path / "b.html").write_text("<p id='there'>")
+def test_broken_links_are_found(tmp_path):
+    (tmp_path / "b.html").write_text("<p id='present'>")
     (tmp_path / "a.html").write_text(
-        "<a href='b.html#there'></a><a href='#top' id='top'></a><a href='https://x.org/y#z'></a>"
-        "<a href='b.html#not'></a><a href='c.html'></a><img src='d.png'><a href='../e.html'></a>"
+        "<a href='b.html#present'></a><a href='#top' id='top'></a><a href='https://x.org/y#z'></a>"
+        "<a href='b.html#missing'></a><a href='c.html'></a><img src='d.png'><a href='../e.html'></a>"
     )
     (tmp_path.parent / "e.html").write_text("")
     found = broken(tmp_path / "a.html", tmp_path)
-    assert found == ["b.html#not", "c.html", "../e.html", "d.png"]
+    assert found == ["b.html#missing", "c.html", "../e.html", "d.png"]
 
 
-def test_every_page_can_be_reached_from_the_first_one():
+def test_every_page_is_reachable_from_the_index():
     seen, waiting = set(), collections.deque(["index"])
     while waiting:
         page = waiting.popleft()
@@ -114,10 +120,10 @@ def test_every_page_can_be_reached_from_the_first_one():
         path = SITE / f"{page}.html"
         for address in read(path).links:
             parts = urllib.parse.urlsplit(address)
-            if not is_elsewhere(address) and parts.path.endswith(".html"):
+            if not is_external(address) and parts.path.endswith(".html"):
                 target = (path.parent / urllib.parse.unquote(parts.path)).resolve()
                 waiting.append(target.relative_to(SITE.resolve()).with_suffix("").as_posix())
-    # Sphinx's lists of all names are offered by its search, not by a link.
+    # The indexes of Sphinx are reached through the search.
     assert set(ALL) - seen <= {"genindex", "py-modindex", "search"}
 
 
@@ -131,20 +137,20 @@ def test_an_inventory_has_no_name_that_no_page_uses():
     links = {address for page in ALL for address in read(SITE / f"{page}.html").links}
     for path in (SITE.parents[1] / "inventories").glob("*.inv"):
         lines = zlib.decompress(path.read_bytes().split(b"\n", 4)[-1]).decode().splitlines()
-        places = {line.split()[3] for line in lines}
-        assert not {place for place in places if not any(a.endswith(place) for a in links)}
+        targets = {line.split()[3] for line in lines}
+        assert not {target for target in targets if not any(a.endswith(target) for a in links)}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_was_run_and_shows_a_figure(name):
+def test_an_example_shows_a_figure_and_no_warning(name):
     page = (SITE / "gallery" / f"{name}.html").read_text(encoding="utf-8")
     assert re.search(r'<img[^>]+class ?= ?"sphx-glr-(single|multi)-img', page)
     outputs = re.findall(r'class="sphx-glr-script-out(.*?)</pre>', page, flags=re.DOTALL)
     assert not [text for text in outputs if "Warning" in text or "Traceback" in text]
 
 
-def test_formulas_are_there_without_a_script():
-    path = SITE / "method.html"
+def test_formulas_need_no_script():
+    path = SITE / "user_guide" / "method.html"
     assert path.read_text(encoding="utf-8").count("<math") > 30
     assert not [address for address in read(path).loaded if "mathjax" in address.lower()]
 
@@ -153,7 +159,7 @@ def test_formulas_are_there_without_a_script():
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
-    """Serves the site, and says nothing about it."""
+    """Serve the site without logging."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, directory=str(SITE), **kwargs)
@@ -163,7 +169,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """A server to which nobody has to listen to the end: a browser that leaves a page hangs up."""
+    """A server that ignores closed connections: a browser closes them when it leaves a page."""
 
     def handle_error(self, request, client_address):
         if not isinstance(sys.exception(), ConnectionError):
@@ -180,43 +186,43 @@ def address():
         thread.join()
 
 
-class Visitor:
-    """A window of one size and scheme, and what went wrong on the page that it shows."""
+class Window:
+    """A browser window of one size and colour scheme, and the errors of its page."""
 
     def __init__(self, browser, address, size, scheme):
         width, height = SIZES[size]
         self.address, self.scheme = address, scheme
-        # A phone's pixels are small, so that it loads the finer pictures.
+        # A phone has a high pixel density, so it loads the images of higher resolution.
         self.context = browser.new_context(
             viewport={"width": width, "height": height},
             color_scheme=scheme,
             device_scale_factor=2 if size == "phone" else 1,
         )
-        self.context.route("**/*", self._decide)
+        self.context.route("**/*", self._filter)
         self.page = self.context.new_page()
-        self.troubles = []
-        self.page.on("console", self._listen)
-        self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
-        self.page.on("requestfailed", lambda request: self.troubles.append(request.url))
-        self.page.on("response", self._look)
+        self.errors = []
+        self.page.on("console", self._record_message)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("requestfailed", lambda request: self.errors.append(request.url))
+        self.page.on("response", self._record_response)
 
-    def _decide(self, route):
+    def _filter(self, route):
         if route.request.url.startswith((self.address, "data:")):
             route.continue_()
         else:
-            self.troubles.append(route.request.url)
+            self.errors.append(route.request.url)
             route.abort()
 
-    def _listen(self, message):
+    def _record_message(self, message):
         if message.type == "error":
-            self.troubles.append(message.text)
+            self.errors.append(message.text)
 
-    def _look(self, response):
+    def _record_response(self, response):
         if response.status >= 400:
-            self.troubles.append(f"{response.status} {response.url}")
+            self.errors.append(f"{response.status} {response.url}")
 
     def open(self, name, query=""):
-        self.troubles.clear()
+        self.errors.clear()
         self.page.goto(f"{self.address}{name}.html{query}")
         return self.page
 
@@ -226,25 +232,25 @@ class Visitor:
     params=[(size, scheme) for size in SIZES for scheme in ("light", "dark")],
     ids="-".join,
 )
-def visitor(request, browser, address):
-    visitor = Visitor(browser, address, *request.param)
-    yield visitor
-    visitor.context.close()
+def window(request, browser, address):
+    window = Window(browser, address, *request.param)
+    yield window
+    window.context.close()
 
 
 @pytest.fixture(scope="module")
 def on_a_phone(browser, address):
-    visitor = Visitor(browser, address, "phone", "light")
-    yield visitor
-    visitor.context.close()
+    window = Window(browser, address, "phone", "light")
+    yield window
+    window.context.close()
 
 
-# Pictures further down wait until somebody scrolls; here all are asked for.
+# Images load lazily on scrolling; this loads them all.
 BROKEN_IMAGES = """async () => {
-    const pictures = [...document.images];
-    for (const picture of pictures) picture.loading = "eager";
-    await Promise.all(pictures.map(picture => picture.decode().catch(() => null)));
-    return pictures.filter(picture => picture.naturalWidth === 0).map(picture => picture.src);
+    const images = [...document.images];
+    for (const image of images) image.loading = "eager";
+    await Promise.all(images.map(image => image.decode().catch(() => null)));
+    return images.filter(image => image.naturalWidth === 0).map(image => image.src);
 }"""
 WIDTHS = "() => [document.scrollingElement.scrollWidth, window.innerWidth]"
 
@@ -255,12 +261,12 @@ def check_width(page):
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_a_page_opens_without_trouble(visitor, name):
-    page = visitor.open(name)
+def test_a_page_opens_without_errors(window, name):
+    page = window.open(name)
     assert page.evaluate(BROKEN_IMAGES) == []
     page.wait_for_load_state("networkidle")
-    assert visitor.troubles == []
-    assert page.evaluate("() => document.documentElement.dataset.theme") == visitor.scheme
+    assert window.errors == []
+    assert page.evaluate("() => document.documentElement.dataset.theme") == window.scheme
     check_width(page)
 
 
@@ -269,31 +275,31 @@ def test_no_page_scrolls_sideways_on_a_phone(on_a_phone, name):
     check_width(on_a_phone.open(name))
 
 
-def test_the_watch_notices_trouble(browser, address, tmp_path):
-    visitor = Visitor(browser, address, "phone", "light")
+def test_errors_of_a_page_are_recorded(browser, address, tmp_path):
+    window = Window(browser, address, "phone", "light")
     try:
-        visitor.open("index")
-        visitor.page.set_content(
+        window.open("index")
+        window.page.set_content(
             "<img src='http://127.0.0.1:9/x.png'><script>nothing.here</script>"
             "<div style='width: 5000px'>wide</div>"
         )
-        assert visitor.page.evaluate(BROKEN_IMAGES) == ["http://127.0.0.1:9/x.png"]
-        assert any("nothing is not defined" in trouble for trouble in visitor.troubles)
-        assert "http://127.0.0.1:9/x.png" in visitor.troubles
+        assert window.page.evaluate(BROKEN_IMAGES) == ["http://127.0.0.1:9/x.png"]
+        assert any("nothing is not defined" in error for error in window.errors)
+        assert "http://127.0.0.1:9/x.png" in window.errors
         with pytest.raises(AssertionError):
-            check_width(visitor.page)
+            check_width(window.page)
     finally:
-        visitor.context.close()
+        window.context.close()
 
 
-def test_the_reader_can_choose_dark(visitor):
-    page = visitor.open("index")
+def test_the_reader_can_select_dark_mode(window):
+    page = window.open("index")
     page.evaluate("() => localStorage.setItem('mode', 'dark')")
     page.reload()
     try:
         assert page.evaluate("() => document.documentElement.dataset.theme") == "dark"
-        ground = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
-        assert sum(int(part) for part in ground[4:-1].split(",")) < 150
+        background = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+        assert sum(int(part) for part in background[4:-1].split(",")) < 150
     finally:
         page.evaluate("() => localStorage.clear()")
 
@@ -301,4 +307,4 @@ def test_the_reader_can_choose_dark(visitor):
 def test_the_search_finds_a_page(on_a_phone):
     page = on_a_phone.open("search", "?q=calibration")
     page.wait_for_selector("#search-results li")
-    assert on_a_phone.troubles == []
+    assert on_a_phone.errors == []

@@ -1,4 +1,4 @@
-"""Random tables: a preprocessor gives finite columns, whatever rows hold, or says which column it refuses."""
+"""Random tables: a preprocessor gives finite columns, whatever samples hold, or names the column that it refuses."""
 
 import datetime
 from decimal import Decimal
@@ -24,7 +24,7 @@ MISSING = st.sampled_from([None, np.nan, pd.NA, pd.NaT])
 TIMES = st.datetimes() | st.dates() | st.timedeltas()
 CELLS = {
     "plain numbers": plain_numbers,
-    "whole numbers": st.integers(-(2**70), 2**70),
+    "integers": st.integers(-(2**70), 2**70),
     "wild numbers": wild_numbers,
     "truth": st.booleans(),
     "text": st.text(max_size=3),
@@ -130,7 +130,7 @@ SCALERS = [
 )
 @example(np.array([[1.7e308], [-1.7e308], [1.7e308], [0.0]]), np.zeros((1, 1)), SCALERS[0], "f8")
 @example(np.array([[1.7e308], [-1.7e308], [1.7e308], [0.0]]), np.zeros((1, 1)), SCALERS[2], "f8")
-def test_a_scaler_keeps_holes_bounds_and_order(X, others, scaler, dtype):
+def test_a_scaler_keeps_missing_values_bounds_and_order(X, others, scaler, dtype):
     with np.errstate(over="ignore"):
         X, others = X.astype(dtype), others.astype(dtype)
     found = tried(lambda: clone(scaler).fit(X), alike=X)
@@ -155,7 +155,7 @@ def test_a_scaler_keeps_holes_bounds_and_order(X, others, scaler, dtype):
 
 @given(matrices(wild_numbers, rows=(2, 9), columns=(1, 1)))
 def test_two_different_numbers_stay_different_where_they_can(X):
-    """No spread may be lost to overflow: the ends of a column are told apart."""
+    """No spread may be lost to overflow: the ends of a column stay distinct."""
     ends = np.array([[X.min()], [X.max()]])
     scaled = tried(lambda: ClippingScaler().fit(X).transform(ends))
     assert (scaled.refusal is None) == (np.abs(X).max() < 1e308)

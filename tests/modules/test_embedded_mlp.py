@@ -8,7 +8,6 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-import sklearn
 import torch
 from paper import paper_classifier, paper_pipeline
 from scipy import sparse
@@ -244,13 +243,3 @@ def test_a_missing_library_names_its_extra(monkeypatch):
     with pytest.raises(ImportError, match=re.escape(sentence)):
         EmbeddedMLP(6, 3)
     EmbeddedMLP(6, 3, embedding=None)  # needs none
-
-
-def test_the_code_of_the_page_runs():
-    text = (ROOT / "docs" / "embeddings.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    assert len(blocks) >= 3
-    namespace = {}
-    with sklearn.config_context():
-        for block in blocks:
-            exec(compile(block, "embeddings.md", "exec"), namespace)

@@ -1,4 +1,4 @@
-"""Raw tables: kinds of columns, holes, rare and new levels, containers, memory."""
+"""Raw tables: kinds of columns, missing values, rare and new categories, containers, memory."""
 
 import datetime
 import os
@@ -22,13 +22,20 @@ from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.fixes import parse_version
 
 from mixupe_sklearn import MixupEClassifier, make_mixupe_pipeline, make_preprocessor, preset
 from mixupe_sklearn._preprocessing.scalers import smooth_clip
+from mixupe_sklearn.preprocessing import (
+    ClippingScaler,
+    PiecewiseLinearEncoder,
+    QuantileScaler,
+    TablePreprocessor,
+)
 
 ROOT = pathlib.Path(__file__).parents[2]
-N_LEVELS = 2_000
+N_CATEGORIES = 2_000
 # Older column transformers do not find columns of polars frames by name.
 HAS_POLARS = parse_version(sklearn.__version__) >= parse_version("1.9")
 needs_polars = pytest.mark.skipif(not HAS_POLARS, reason="polars needs scikit-learn 1.9")
@@ -60,7 +67,7 @@ def messy_iris(n_rows=150):
             "missing": pd.Series([None] * n_rows, dtype=object),
             "nan": np.nan,
             "constant": 3,
-            "serial": [f"no. {number}" for number in rows * 7 % N_LEVELS],
+            "serial": [f"no. {number}" for number in rows * 7 % N_CATEGORIES],
         }
     )
     return frame, y
@@ -93,7 +100,7 @@ def print_memory_of_cross_validation():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the unit of ru_maxrss differs")
-def test_a_column_of_many_levels_takes_less_than_a_quarter_of_its_dense_matrix():
+def test_a_column_of_many_categories_takes_less_than_a_quarter_of_its_dense_matrix():
     """The bound is 240 MB, for 60,000 rows whose 2,000 one-hot columns are 960 MB when dense.
 
     Measured: 95 to 149 MB, and 1.2 GB where ``sparse_threshold=0`` makes the output dense.
@@ -101,8 +108,10 @@ def test_a_column_of_many_levels_takes_less_than_a_quarter_of_its_dense_matrix()
     code = "import test_preprocessing; test_preprocessing.print_memory_of_cross_validation()"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code]
-    output = subprocess.check_output(command, cwd=ROOT / "tests", env=environment, text=True)
-    assert int(output) < 60_000 * N_LEVELS * 8 / 4
+    output = subprocess.check_output(
+        command, cwd=ROOT / "tests/preprocessing", env=environment, text=True
+    )
+    assert int(output) < 60_000 * N_CATEGORIES * 8 / 4
 
 
 def test_sparse_and_dense_output_give_the_same_predictions():
@@ -131,7 +140,7 @@ def test_the_pipeline_as_it_comes_trains_members_and_stops_early():
 def test_a_search_reaches_the_encoder():
     frame, y = messy_iris()
     pipeline = make_mixupe_pipeline(**QUICK)
-    name = "preprocessor__categories__onehotencoder__min_frequency"
+    name = "preprocessor__min_frequency"
     search = GridSearchCV(pipeline, {name: [None, 20]}, cv=2, error_score="raise").fit(frame, y)
     n_columns = [
         clone(pipeline).set_params(**{name: value}).fit(frame, y)["classifier"].n_features_in_
@@ -154,7 +163,7 @@ def test_only_the_training_rows_are_learned_from():
 # Numbers by hand.
 
 
-def test_holes_are_filled_and_numbers_scaled_as_by_hand():
+def test_missing_values_are_imputed_and_numbers_scaled_as_by_hand():
     frame = pd.DataFrame({"size": [1.0, None, 4.0], "city": ["Bonn", "Oslo", None]})
     # Mean 2.5, filled: 1, 2.5, 4; its variance is 1.5. Bonn and Oslo once each: Bonn fills.
     expected = [[-1.5, 1, 0], [0, 0, 1], [1.5, 1, 0]]
@@ -162,7 +171,7 @@ def test_holes_are_filled_and_numbers_scaled_as_by_hand():
     np.testing.assert_allclose(output, expected, atol=1e-15)
 
 
-def test_by_default_numbers_are_clipped_and_scaled_and_holes_filled_last_as_by_hand():
+def test_by_default_numbers_are_clipped_and_scaled_and_missing_values_imputed_last_as_by_hand():
     sizes = np.array([0.0, 1.0, 2.0, 3.0, 1e30])
     frame = pd.DataFrame({"size": [*sizes, None]})
     clipped = smooth_clip((sizes - 2) / 2)  # median 2, quartiles 1 and 3
@@ -178,14 +187,14 @@ def test_numbers_and_times_have_mean_zero_and_variance_one(frame):
     output = make_preprocessor(scaling="standard").fit_transform(numbers)
     np.testing.assert_allclose(output.mean(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(output.var(axis=0), 1)
-    # By default holes are filled last: the others have variance one, and all have mean zero.
+    # By default missing values are imputed last: the others have variance one, and all have mean zero.
     output = make_preprocessor().fit_transform(numbers)
     np.testing.assert_allclose(output.mean(axis=0), 0, atol=1e-12)
     output = np.where(numbers.isna(), np.nan, output)
     np.testing.assert_allclose(np.nanvar(output, axis=0), 1)
 
 
-def test_rare_levels_share_a_column_and_new_ones_join_them():
+def test_rare_categories_share_a_column_and_new_ones_join_them():
     frame = pd.DataFrame({"city": ["Oslo"] * 3 + ["Bonn"] * 2 + ["Kyiv", "Rome"]})
     new = pd.DataFrame({"city": ["Lima", "Kyiv", "Oslo"]})
     for params in ({"min_frequency": 2}, {"max_categories": 3}, {"min_frequency": 0.2}):
@@ -212,13 +221,13 @@ def test_standard_scaling_is_scikit_learns_bit_for_bit(frame):
     by_hand = make_pipeline(SimpleImputer(), StandardScaler()).fit_transform(rows)
     preprocessor = make_preprocessor(scaling="standard")
     assert np.array_equal(preprocessor.fit_transform(numbers), by_hand)
-    assert list(preprocessor.named_transformers_["numbers"].named_steps) == [
+    assert list(preprocessor.transformer_.named_transformers_["numbers"].named_steps) == [
         *("reader", "simpleimputer", "standardscaler")
     ]
 
 
 @pytest.mark.parametrize("scaling", SCALINGS)
-def test_every_scaling_gives_mean_zero_and_holes_the_mean(frame, scaling):
+def test_every_scaling_gives_mean_zero_and_missing_values_the_mean(frame, scaling):
     numbers = frame[["float", "int", "date", "span"]]
     preprocessor = make_preprocessor(scaling=scaling).set_output(transform="pandas")
     output = preprocessor.fit_transform(numbers)
@@ -254,7 +263,7 @@ def test_copies_and_other_containers_scale_alike(frame, scaling):
 
 
 @pytest.mark.parametrize("scaling", SCALINGS)
-def test_a_single_row_tells_nothing_and_a_new_row_is_scaled_alone(scaling):
+def test_a_single_sample_gives_no_features_and_a_new_sample_is_scaled_alone(scaling):
     frame = pd.DataFrame({"size": [1.0, 2.0, 5.0]})
     assert make_preprocessor(scaling=scaling).fit_transform(frame[:1]).shape == (1, 0)
     preprocessor = make_preprocessor(scaling=scaling).fit(frame)
@@ -262,26 +271,67 @@ def test_a_single_row_tells_nothing_and_a_new_row_is_scaled_alone(scaling):
 
 
 @pytest.mark.parametrize(
-    ("scaling", "name", "value"),
+    ("scaling", "scaler", "name", "value"),
     [
-        ("robust", "clippingscaler__limit", 1.0),
-        ("quantile", "quantilescaler__n_quantiles", 3),
-        ("splines", "piecewiselinearencoder__n_bins", 2),
+        ("robust", ClippingScaler(), "limit", 1.0),
+        ("quantile", QuantileScaler(), "n_quantiles", 3),
+        ("splines", PiecewiseLinearEncoder(), "n_bins", 2),
     ],
 )
-def test_a_search_reaches_the_scaler(frame, scaling, name, value):
-    preprocessor = make_preprocessor(scaling=scaling)
-    before = dense(preprocessor.fit_transform(frame))
-    name = f"preprocessor__numbers__{name}"
-    pipeline = make_mixupe_pipeline(preprocessor=preprocessor).set_params(**{name: value})
+def test_a_scaler_in_place_of_its_name_is_in_reach_of_a_search(frame, scaling, scaler, name, value):
+    expected = dense(make_preprocessor(scaling=scaling).fit_transform(frame))
+    pipeline = make_mixupe_pipeline(preprocessor=make_preprocessor(scaling=scaler))
+    assert np.array_equal(dense(pipeline["preprocessor"].fit_transform(frame)), expected)
+    pipeline.set_params(**{f"preprocessor__scaling__{name}": value})
     after = dense(pipeline["preprocessor"].fit_transform(frame))
-    assert before.shape != after.shape or not np.array_equal(before, after)
+    assert expected.shape != after.shape or not np.array_equal(expected, after)
 
 
-def test_an_unknown_scaling_is_refused():
-    sentence = "Got scaling='minmax', but expected one of 'standard', 'robust', 'quantile', "
+@pytest.mark.parametrize("scaling", ["minmax", 3, None])
+def test_an_unknown_scaling_is_refused(frame, scaling):
+    sentence = f"Got scaling={scaling!r}, but expected one of 'standard', 'robust', 'quantile', "
     with pytest.raises(ValueError, match=sentence):
-        make_preprocessor(scaling="minmax")
+        make_preprocessor(scaling=scaling).fit(frame)
+
+
+@parametrize_with_checks([TablePreprocessor()])
+def test_scikit_learns_checks_of_the_preprocessor(estimator, check):
+    check(estimator)
+
+
+def test_the_pipeline_prints_in_two_lines():
+    assert repr(make_mixupe_pipeline()).splitlines() == [
+        "MixupEPipeline(steps=[('preprocessor', TablePreprocessor()),",
+        "                      ('classifier', MixupEClassifier())])",
+    ]
+
+
+def test_a_pipeline_for_regression_and_the_predictions_of_its_members(frame):
+    y = np.arange(len(frame), dtype=float)
+    quick = QUICK | {"n_members": 2}
+    pipeline = make_mixupe_pipeline(regression=True, **quick).fit(frame, y)
+    assert [name for name, _ in pipeline.steps] == ["preprocessor", "regressor"]
+    members = pipeline.predict_members(frame)
+    inner = pipeline["regressor"].predict_members(pipeline["preprocessor"].transform(frame))
+    assert members.shape == (2, len(frame))
+    assert np.array_equal(members, inner)
+    assert not hasattr(pipeline, "predict_proba_members")
+
+
+def test_probabilities_of_members_through_the_pipeline():
+    frame, y = messy_iris()
+    pipeline = make_mixupe_pipeline(**QUICK | {"n_members": 2}).fit(frame, y)
+    members = pipeline.predict_proba_members(frame)
+    assert members.shape == (2, len(frame), 3)
+    weights = pipeline["classifier"].member_weights_
+    mean = np.average(members, axis=0, weights=weights)
+    np.testing.assert_allclose(mean, pipeline.predict_proba(frame), atol=1e-6)
+    assert not hasattr(pipeline, "predict_members")
+
+
+def test_regression_is_a_flag():
+    with pytest.raises(ValueError, match="Got regression='yes', but expected True or False"):
+        make_mixupe_pipeline(regression="yes")
 
 
 # Kinds of columns.
@@ -328,14 +378,14 @@ def test_numbers_and_times_of_every_type_are_scaled(column, part):
     output = preprocessor.fit_transform(frame)
     np.testing.assert_allclose(output.ravel(), np.sqrt(1.5) * np.array([-1, 0, 1]), atol=1e-6)
     assert preprocessor.get_feature_names_out().tolist() == [f"{part}__column"]
-    # By default the hole has no share in the variance.
+    # By default the missing value has no share in the variance.
     scale = 1 if column.isna().any() else np.sqrt(1.5)
     output = make_preprocessor().fit_transform(frame)
     np.testing.assert_allclose(output.ravel(), scale * np.array([-1, 0, 1]), atol=1e-6)
 
 
 @pytest.mark.parametrize("column", TWO_LEVELS, ids=lambda column: str(column.dtype))
-def test_levels_of_every_type_are_one_hot(column):
+def test_categories_of_every_type_are_one_hot(column):
     preprocessor = make_preprocessor().fit(pd.DataFrame({"column": column}))
     assert preprocessor.transform(pd.DataFrame({"column": column})).tolist() == [
         [1, 0],
@@ -345,7 +395,7 @@ def test_levels_of_every_type_are_one_hot(column):
     assert all(n.startswith("categories__column_") for n in preprocessor.get_feature_names_out())
 
 
-def test_whole_numbers_stay_the_same_level_when_a_hole_makes_them_floats():
+def test_integers_stay_the_same_category_when_a_missing_value_makes_them_floats():
     preprocessor = make_preprocessor().fit(pd.DataFrame({"code": [1, 2, 2]}, dtype="category"))
     new = pd.DataFrame({"code": pd.Series([1, None]).astype("category")})
     assert preprocessor.transform(new).tolist() == [[1, 0], [0, 1]]
@@ -366,7 +416,7 @@ EMPTY = [
 
 @pytest.mark.parametrize("column", EMPTY, ids=lambda column: str(column.dtype))
 @pytest.mark.parametrize("later", [5.0, "text", None, pd.Timestamp("2024-01-01")])
-def test_a_column_that_tells_nothing_is_left_out_whatever_it_holds_later(column, later):
+def test_a_constant_column_is_dropped_whatever_it_holds_later(column, later):
     frame = pd.DataFrame({"size": [1.0, 2.0, 3.0], "column": column})
     preprocessor = make_preprocessor().fit(frame)
     assert preprocessor.get_feature_names_out().tolist() == ["numbers__size"]
@@ -403,7 +453,7 @@ def test_arrays_of_numbers_and_of_text(iris):
     assert make_preprocessor().fit_transform(words).tolist() == [[1, 0, 1, 0], [0, 1, 0, 1]]
 
 
-def test_columns_are_found_by_name_and_whole_numbers_are_no_positions(frame):
+def test_columns_are_found_by_name_and_integer_names_are_no_positions(frame):
     preprocessor = make_preprocessor().fit(frame)
     expected = dense(preprocessor.transform(frame))
     other = frame[frame.columns[::-1]].assign(extra="more")
@@ -452,19 +502,19 @@ def test_copies_transform_alike(frame):
         (
             "float",
             "n/a",
-            "Got 'n/a' in column 'float', but expected numbers, as in the rows of fit.",
+            "Got 'n/a' in column 'float', but expected numbers, as in fit.",
         ),
         ("float", MONDAY, "in column 'float', but expected numbers"),
         (
             "date",
             "2024-13-01",
-            "Got '2024-13-01' in column 'date', but expected dates or spans of time",
+            "Got '2024-13-01' in column 'date', but expected dates or durations",
         ),
-        ("span", 5, "Got 5 in column 'span', but expected dates or spans of time"),
+        ("span", 5, "Got 5 in column 'span', but expected dates or durations"),
         (
             "int",
             -np.inf,
-            "Got infinity in column 'int', but expected finite numbers, or NaN for holes.",
+            "Got infinity in column 'int', but expected finite numbers, or NaN for missing values.",
         ),
     ],
 )
@@ -487,10 +537,16 @@ def test_text_that_reads_as_numbers_is_read(frame):
 
 
 @pytest.mark.parametrize(
-    "X", [sparse.eye_array(3).tocsr(), np.arange(3.0), pd.Series([1, 2])], ids=type
+    ("X", "sentence"),
+    [
+        (sparse.eye_array(3).tocsr(), "sparse csr_array, but expected a data frame or a dense"),
+        (np.arange(3.0), r"Got X of shape \(3,\), but expected a table of samples and columns"),
+        (pd.Series([1, 2]), r"Got X of shape \(2,\), but expected a table of samples and columns"),
+    ],
+    ids=type,
 )
-def test_what_is_no_table_is_refused(X):
-    with pytest.raises(ValueError, match="but expected a data frame, or an array with rows"):
+def test_what_is_no_table_is_refused(X, sentence):
+    with pytest.raises((TypeError, ValueError), match=sentence):
         make_preprocessor().fit(X)
 
 
@@ -509,14 +565,3 @@ def test_the_pipeline_has_two_named_steps_and_takes_another_preprocessor(iris):
     assert list(pipeline.named_steps) == ["preprocessor", "classifier"]
     by_hand = make_pipeline(clone(scaler), MixupEClassifier(**QUICK)).fit(X, y)
     assert np.array_equal(pipeline.predict_proba(X), by_hand.predict_proba(X))
-
-
-@needs_polars
-def test_the_code_of_the_page_runs():
-    text = (ROOT / "docs" / "preprocessing.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    assert len(blocks) >= 5
-    namespace = {}
-    with sklearn.config_context():
-        for block in blocks:
-            exec(compile(block, "preprocessing.md", "exec"), namespace)

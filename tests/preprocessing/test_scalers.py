@@ -1,4 +1,4 @@
-"""Scalers of number columns: outliers, skewed columns, holes, and scikit-learn's contract."""
+"""Scalers of number columns: outliers, skewed columns, missing values, and scikit-learn's contract."""
 
 import pickle
 
@@ -122,7 +122,7 @@ def test_a_column_gets_as_many_ramps_as_it_has_different_quantiles():
 @pytest.mark.parametrize(
     "scaler", [ClippingScaler(), QuantileScaler(n_quantiles=10), PiecewiseLinearEncoder()], ids=repr
 )
-def test_holes_stay_holes_and_tell_nothing_to_the_others(scaler):
+def test_missing_values_stay_missing_and_do_not_affect_the_others(scaler):
     X = np.random.default_rng(0).normal(size=(40, 2))
     with_missing = np.vstack([X, np.full((5, 2), np.nan)])
     output = clone(scaler).fit(with_missing).transform(with_missing)
@@ -175,8 +175,8 @@ def test_sparse_rows_and_infinity_are_refused(scaler):
     ("scaler", "sentence"),
     [
         (ClippingScaler(limit=0), "Got limit=0, but expected a number > 0."),
-        (QuantileScaler(n_quantiles=1), "Got n_quantiles=1, but expected a whole number >= 2."),
-        (PiecewiseLinearEncoder(n_bins=0), "Got n_bins=0, but expected a whole number >= 1."),
+        (QuantileScaler(n_quantiles=1), "Got n_quantiles=1, but expected an integer >= 2."),
+        (PiecewiseLinearEncoder(n_bins=0), "Got n_bins=0, but expected an integer >= 1."),
     ],
     ids=repr,
 )

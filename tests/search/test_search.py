@@ -1,4 +1,4 @@
-"""MixupESearchCV behaves as scikit-learn's searches do, and prunes, repeats and resumes besides."""
+"""MixupESearchCV behaves as scikit-learn's searches do, and also prunes, repeats and resumes."""
 
 import pickle
 
@@ -41,7 +41,7 @@ def states(search):
 
 
 class NeverPrune(optuna.pruners.BasePruner):
-    """Asks for all epochs, and gives no trial up."""
+    """Receives all epochs, and prunes no trial."""
 
     def prune(self, study, trial):
         return False
@@ -67,7 +67,7 @@ def test_a_grid_gives_the_results_of_grid_search(rows, vectorize):
     assert ours.n_features_in_ == 4
 
 
-def test_one_process_and_two_find_the_same(rows):
+def test_one_process_and_two_give_the_same_result(rows):
     searches = [
         MixupESearchCV(
             paper_classifier(**QUICK), GRID, cv=3, n_repeats=2, random_state=0, n_jobs=n_jobs
@@ -168,7 +168,7 @@ def test_the_validation_score_of_each_epoch_is_reported(rows, vectorize, is_pipe
         ("hyperband", False, False),
     ],
 )
-def test_bad_trials_are_given_up_early(rows, pruner, vectorize, is_pipeline):
+def test_poor_trials_are_pruned_early(rows, pruner, vectorize, is_pipeline):
     params = {"max_epochs": 9, "batch_size": 20}
     estimator = paper_pipeline(**params) if is_pipeline else paper_classifier(**params)
     name = "classifier__lr" if is_pipeline else "lr"
@@ -219,7 +219,7 @@ def test_the_wilcoxon_pruner_compares_folds_and_seeds(rows):
 
 
 class RowCounter(TransformerMixin, BaseEstimator):
-    """Remembers how many rows it was fitted on, over all its clones."""
+    """Records the number of samples of each fit, over all its clones."""
 
     seen = []  # noqa: RUF012
 
@@ -306,7 +306,7 @@ def test_a_callable_may_choose_and_a_callable_may_score(rows):
 
 
 @pytest.mark.parametrize("vectorize", [True, False])
-def test_weights_are_cut_along_the_folds(rows, vectorize):
+def test_weights_are_split_along_the_folds(rows, vectorize):
     X, y = rows
     weight = np.where(y == 1, 5.0, 1.0)
     classifier = paper_classifier(**QUICK, random_state=0)
@@ -377,7 +377,7 @@ def test_no_random_state_still_resumes_with_the_seeds_of_the_study(rows, tmp_pat
     assert clone(search).set_params(n_trials=4).fit(*rows).seeds_ == seeds
 
 
-def test_an_interrupted_search_goes_on(rows, tmp_path):
+def test_an_interrupted_search_resumes(rows, tmp_path):
     calls = []
 
     def scorer(estimator, X, y):
@@ -405,7 +405,7 @@ def test_a_timeout_ends_the_search_between_trials(rows):
 
 
 class Fussy(LogisticRegression):
-    """Cannot stand a C of one."""
+    """Fails with C=1."""
 
     def fit(self, X, y, sample_weight=None):
         if self.C == 1.0:
@@ -413,7 +413,7 @@ class Fussy(LogisticRegression):
         return super().fit(X, y, sample_weight)
 
 
-def test_failed_trials_are_told_and_rank_last(rows):
+def test_failed_trials_are_reported_and_rank_last(rows):
     params = {"cv": 2, "pruner": "none"}
     with pytest.warns(FitFailedWarning, match="1 of 2 trials failed, .*RuntimeError: not one"):
         search = MixupESearchCV(Fussy(max_iter=1000), {"C": [1.0, 2.0]}, **params).fit(*rows)
@@ -434,7 +434,7 @@ def test_a_network_that_diverges_fails_its_trial_and_no_other(rows):
     assert states(search) == ["failed", "complete", "complete"]
 
 
-def test_regression_several_labels_and_sparse_rows(diabetes, multilabel, rows, monkeypatch):
+def test_regression_multilabel_and_sparse_input(diabetes, multilabel, rows, monkeypatch):
     X, y = diabetes
     quick = {"max_epochs": 3, "batch_size": 50}
     search = MixupESearchCV(MixupERegressor(**quick), GRID, cv=2, random_state=0).fit(X, y)
@@ -452,7 +452,7 @@ def test_regression_several_labels_and_sparse_rows(diabetes, multilabel, rows, m
     np.testing.assert_allclose(search.cv_results_["mean_test_score"], scores)
 
 
-def test_data_frames_with_strings_and_holes(rows):
+def test_data_frames_with_strings_and_missing_values(rows):
     frame = pd.DataFrame(rows[0], columns=list("abcd"))
     frame["e"] = np.where(rows[1] == 0, "low", None)
     search = MixupESearchCV(

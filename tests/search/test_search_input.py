@@ -32,7 +32,11 @@ WRONG = [
     ({"space": {}}, "Got an empty space, but expected at least one parameter to search over."),
     (
         {"space": {"alpha": []}},
-        r"Got alpha=\[\] in the space, but expected a list with at least one value, or",
+        r"Got alpha=\[\] in the space, but expected a list of values such as \[0.01, 0.1, 1.0\], or",
+    ),
+    (
+        {"space": {"alpha": (0.01, 1.0)}},
+        r"Got alpha=\(0.01, 1.0\) in the space, but expected a list of values .* FloatDistribution\(",
     ),
     (
         {"space": {"alpha": "many"}},
@@ -40,24 +44,24 @@ WRONG = [
     ),
     ({"space": "papers"}, "Got space='papers', but expected one of 'paper', 'default'."),
     ({"space": [1]}, r"Got space=\[1\], but expected 'paper', 'default' or a dict"),
-    ({"n_trials": 0}, "Got n_trials=0, but expected a whole number >= 1 or None."),
+    ({"n_trials": 0}, "Got n_trials=0, but expected an integer >= 1 or None."),
     ({"timeout": -1}, "Got timeout=-1, but expected a number of seconds > 0 or None."),
-    ({"n_repeats": 0}, "Got n_repeats=0, but expected a whole number >= 1."),
+    ({"n_repeats": 0}, "Got n_repeats=0, but expected an integer >= 1."),
     ({"vectorize": "yes"}, "Got vectorize='yes', but expected one of 'auto'"),
     ({"error_score": "ignore"}, "Got error_score='ignore', but expected 'raise' or a number."),
-    ({"study_name": ""}, "Got study_name='', but expected a name"),
+    ({"study_name": ""}, "Got study_name='', but expected a non-empty name"),
     (
         {"sampler": "genetic"},
-        "Got sampler='genetic', but expected a sampler of Optuna's or one of the names 'auto'",
+        "Got sampler='genetic', but expected an Optuna sampler or one of the names 'auto'",
     ),
     (
         {"pruner": "gentle"},
-        "Got pruner='gentle', but expected a pruner of Optuna's, None or one of the names 'auto'",
+        "Got pruner='gentle', but expected an Optuna pruner, None or one of the names 'auto'",
     ),
-    ({"space": "default", "sampler": "grid"}, "Got sampler='grid' with a space that holds ranges"),
+    ({"space": "default", "sampler": "grid"}, "Got sampler='grid' with a space that has ranges"),
     (
         {"storage": 7},
-        "Got storage=7, but expected a file name, a database URL, a storage of Optuna's or None.",
+        "Got storage=7, but expected a file name, a database URL, an Optuna storage or None.",
     ),
     (
         {"storage": "sqlite:///no/such/folder/search.db"},
@@ -78,12 +82,12 @@ def test_the_name_of_a_step_that_was_forgotten_is_offered(iris):
         search(paper_pipeline(**QUICK)).fit(*iris)
 
 
-def test_a_named_space_needs_an_estimator_of_ours_that_reads_it(iris):
+def test_a_named_space_needs_an_estimator_of_this_package_that_uses_it(iris):
     with pytest.raises(
         ValueError, match="space='paper' for a LogisticRegression, but expected a dict"
     ):
         search(LogisticRegression(), "paper").fit(*iris)
-    with pytest.raises(ValueError, match="method='erm', which reads neither alpha nor eta"):
+    with pytest.raises(ValueError, match="method='erm', which uses neither alpha nor eta"):
         search(paper_classifier(method="erm"), "paper").fit(*iris)
 
 
@@ -115,19 +119,21 @@ def test_a_folder_is_no_database(iris, tmp_path):
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.95])
-def test_a_database_file_that_was_cut(iris, tmp_path, share):
+def test_a_truncated_database_file(iris, tmp_path, share):
     place = tmp_path / "search.db"
     search(storage=place).fit(*iris)
     whole = place.read_bytes()
     place.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(ValueError, match="which is no whole SQLite database .*: restore a copy"):
+    with pytest.raises(
+        ValueError, match="which is not a complete SQLite database .*: restore a copy"
+    ):
         search(storage=place).fit(*iris)
 
 
 def test_a_text_file_is_no_database(iris, tmp_path):
     place = tmp_path / "search.db"
     place.write_text("alpha,eta\n" * 1000)
-    with pytest.raises(ValueError, match="no whole SQLite database .file is not a database."):
+    with pytest.raises(ValueError, match="not a complete SQLite database .file is not a database."):
         search(storage=place).fit(*iris)
     assert place.read_text() == "alpha,eta\n" * 1000
 
@@ -177,10 +183,10 @@ def test_two_searches_on_one_study_at_once(iris, tmp_path):
         return estimator.score(X, y)
 
     search(storage=place, scoring=scorer).fit(*iris)
-    assert "which was made by a search with another space" in errors[0]
+    assert "which was created by a search with another space" in errors[0]
 
 
-def test_a_running_trial_of_another_process_is_told(iris, tmp_path):
+def test_a_running_trial_of_another_process_is_reported(iris, tmp_path):
     place = tmp_path / "search.db"
     first = search(storage=place, n_trials=1, sampler="grid").fit(*iris)
     other = optuna.load_study(study_name="mixupe-search", storage=f"sqlite:///{place}")
@@ -192,17 +198,17 @@ def test_a_running_trial_of_another_process_is_told(iris, tmp_path):
     assert first.best_params_
 
 
-def test_a_study_of_someone_else(iris, tmp_path):
+def test_a_study_that_was_not_created_by_a_search(iris, tmp_path):
     place = tmp_path / "search.db"
     theirs = optuna.create_study(study_name="mixupe-search", storage=f"sqlite:///{place}")
     theirs.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
     with pytest.raises(
-        ValueError, match="holds trials that no MixupESearchCV has made; give another study_name"
+        ValueError, match="holds trials that no MixupESearchCV created; give another study_name"
     ):
         search(storage=place).fit(*iris)
 
 
-def test_a_storage_without_heartbeat_is_told(iris, tmp_path):
+def test_a_storage_without_heartbeat_is_warned_about(iris, tmp_path):
     storage = optuna.storages.RDBStorage(f"sqlite:///{tmp_path / 'search.db'}")
     with pytest.warns(UserWarning, match="without heartbeat_interval"):
         search(storage=storage).fit(*iris)
@@ -218,7 +224,7 @@ def test_a_storage_in_memory_cannot_be_shared(iris):
 def test_a_class_that_is_missing_from_a_fold_is_named(iris):
     X, y = iris[0], np.where(np.arange(150) == 7, "rare", "often")
     cv = [(np.arange(10, 150), np.arange(10)), (np.arange(100), np.arange(100, 150))]
-    with pytest.warns(UserWarning, match="part of cv fold 0 has no row of class rare, so that"):
+    with pytest.warns(UserWarning, match="part of cv fold 0 has no sample of class rare, so"):
         search(cv=cv, error_score=0.0).fit(X, y)
 
 
@@ -238,16 +244,16 @@ def test_no_trial_in_time(iris):
         search(timeout=1e-9).fit(*iris)
 
 
-def test_an_estimator_that_is_not_ours_is_not_pruned_and_says_so(iris):
+def test_an_estimator_of_another_package_is_not_pruned_and_warned_about(iris):
     space = {"C": FloatDistribution(0.1, 10.0, log=True)}
     model = LogisticRegression(max_iter=1000)
     with pytest.warns(
         UserWarning,
-        match="A LogisticRegression reports no epochs, so that its trials are not given up",
+        match="A LogisticRegression reports no epochs, so its trials cannot be pruned by epoch",
     ):
         found = search(model, space, n_trials=3).fit(*iris)
     assert found.cv_results_["state"].tolist() == ["complete"] * 3
-    assert found.not_vectorized_because_ == "LogisticRegression is no estimator of ours"
+    assert found.not_vectorized_because_ == "LogisticRegression is not an estimator of this package"
     search(model, space, n_trials=3, pruner="none").fit(*iris)  # and no warning
 
 
@@ -261,7 +267,7 @@ def test_an_estimator_that_is_not_ours_is_not_pruned_and_says_so(iris):
     ],
     ids=["early", "members", "dropout", "nested"],
 )
-def test_what_cannot_train_as_one_falls_back_and_says_so(iris, estimator, reason):
+def test_what_cannot_be_batched_falls_back_and_gives_the_reason(iris, estimator, reason):
     name = next(n for n in estimator.get_params() if n.endswith("alpha"))
     found = search(estimator, {name: [0.1, 1.0]}).fit(*iris)
     assert reason in found.not_vectorized_because_
@@ -277,7 +283,7 @@ def test_without_optuna_the_extra_is_named():
     assert "MixupESearchCV needs optuna: pip install mixupe-sklearn[search]." in result.stderr
 
 
-def test_figures_of_what_is_no_search(iris):
+def test_plotting_something_that_is_not_a_search(iris):
     with pytest.raises(
         ValueError, match="Got a dict, but expected a fitted MixupESearchCV or a study"
     ):

@@ -1,4 +1,4 @@
-"""What can go wrong in a search: interrupts, odd spaces, failing scorers, hiccups, lost trials."""
+"""What can go wrong in a search: interrupts, odd spaces, failing scorers, transient errors, lost trials."""
 
 import os
 import pickle
@@ -103,7 +103,7 @@ def test_choices_of_any_kind_survive_a_storage(iris, tmp_path, choices):
 
 
 @pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")
-def test_numbers_of_numpys_in_a_distribution_and_steps(iris, tmp_path):
+def test_numpy_scalars_in_a_distribution_and_steps(iris, tmp_path):
     space = {
         "batch_size": CategoricalDistribution([np.int64(20), np.int64(50)]),
         "max_epochs": IntDistribution(2, 6, step=2),
@@ -250,7 +250,7 @@ def test_a_scorer_of_the_users_sees_the_pipeline_and_raw_rows_in_every_epoch(iri
 
 
 class Thinner(TransformerMixin, BaseEstimator):
-    """Gives sparse rows after the first time it is fitted."""
+    """Returns sparse output after its first fit."""
 
     n_fits = 0
 
@@ -293,7 +293,7 @@ def lose_trials(place):
     with storage_module.quiet():
         for trial in (study.ask({"alpha": CategoricalDistribution([0.1, 1.0])}) for _ in range(2)):
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
-    storage_module.hang_up(storage)
+    storage_module.close_connections(storage)
 
 
 def test_trials_that_were_failed_but_not_queued_again_are_found(iris, tmp_path):
@@ -329,7 +329,7 @@ def test_a_study_belongs_to_one_set_of_weights(iris, tmp_path):
         search(storage=place).fit(X, y, sample_weight=np.arange(1, 151))
 
 
-def test_cells_that_hold_lists_are_no_matter(iris, tmp_path):
+def test_cells_that_hold_lists_do_no_harm(iris, tmp_path):
     frame = pd.DataFrame({"cell": [[value] for value in iris[0][:, 2]]})
 
     class First(TransformerMixin, BaseEstimator):
@@ -346,13 +346,13 @@ def test_cells_that_hold_lists_are_no_matter(iris, tmp_path):
         assert states(found) == ["complete"] * 2
 
 
-def test_any_storage_without_heartbeat_is_told(iris, tmp_path):
+def test_any_storage_without_heartbeat_is_warned_about(iris, tmp_path):
     backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / "journal.log"))
     with pytest.warns(UserWarning, match="Got a JournalStorage without heartbeat_interval"):
         search(storage=optuna.storages.JournalStorage(backend)).fit(*iris)
 
 
-def test_a_file_that_is_held_or_not_ours_to_write(iris, tmp_path, monkeypatch):
+def test_a_file_that_is_locked_or_not_writable(iris, tmp_path, monkeypatch):
     monkeypatch.setattr(storage_module, "LOCK_SECONDS", 0.1)
     place = tmp_path / "search.db"
     search(storage=place).fit(*iris)
@@ -376,7 +376,7 @@ def test_a_fitted_search_outlives_its_database(iris, tmp_path):
     found = search(storage=storage).fit(*iris)
     text = pickle.dumps(found)
     (tmp_path / "search.db").unlink()
-    storage_module.hang_up(storage)
+    storage_module.close_connections(storage)
     for loaded in (pickle.loads(text), pickle.loads(pickle.dumps(found))):
         np.testing.assert_array_equal(loaded.predict(iris[0]), found.predict(iris[0]))
     assert len(pickle.loads(text).study_.trials) == 2
@@ -386,7 +386,7 @@ def test_a_database_in_memory_is_memory(iris):
     assert len(search(storage="sqlite:///:memory:").fit(*iris).study_.trials) == 2
 
 
-def test_signs_of_life_go_on_after_a_hiccup(tmp_path, monkeypatch):
+def test_heartbeats_continue_after_a_transient_error(tmp_path, monkeypatch):
     monkeypatch.setattr(storage_module, "HEARTBEAT", 1)
     storage = storage_module.open_storage(tmp_path / "search.db")
     with storage_module.quiet():
@@ -400,12 +400,14 @@ def test_signs_of_life_go_on_after_a_hiccup(tmp_path, monkeypatch):
 
     monkeypatch.setattr(storage, "record_heartbeat", record)
     with heartbeats(storage, [trial]):
-        time.sleep(2.5)
-    assert len(beats) == 2
-    storage_module.hang_up(storage)
+        end = time.monotonic() + 300
+        while len(beats) < 2 and time.monotonic() < end:
+            time.sleep(0.05)
+    assert len(beats) >= 2
+    storage_module.close_connections(storage)
 
 
-def test_a_report_that_does_not_get_through_costs_nothing(iris, monkeypatch):
+def test_a_lost_report_does_no_harm(iris, monkeypatch):
     report, calls = optuna.trial.Trial.report, []
 
     def transient_error(self, value, step):
@@ -428,7 +430,7 @@ def test_numpys_global_generator_is_left_as_found_without_a_seed(iris):
 
 
 class KillsItsWorker:
-    """A scorer that takes its process down, the first time."""
+    """A scorer that kills its process at the first call."""
 
     def __init__(self, flag):
         self.flag = flag
@@ -440,11 +442,16 @@ class KillsItsWorker:
         return estimator.score(X, y)
 
 
-def test_a_worker_that_dies_is_told_and_the_next_call_goes_on(iris, tmp_path):
+@pytest.mark.filterwarnings("ignore:Study .* has trials of other processes")
+def test_a_worker_that_dies_is_reported_and_the_next_call_resumes(iris, tmp_path, monkeypatch):
+    # The other worker may claim a trial right before it is ended too. The next call then takes the
+    # trial over once its heartbeat has expired.
+    monkeypatch.setattr(storage_module, "HEARTBEAT", 1)
+    monkeypatch.setattr(storage_module, "GRACE", 2)
     space = {"alpha": [0.1, 0.5, 1.0]}
     scorer = KillsItsWorker(tmp_path / "flag")
     params = {"scoring": scorer, "n_jobs": 2, "storage": tmp_path / "search.db"}
-    with pytest.raises(RuntimeError, match="A worker process died .* Fit again to go on where it"):
+    with pytest.raises(RuntimeError, match="A worker process died .* Fit again to resume where it"):
         search(space=space, **params).fit(*iris)
-    found = search(space=space, **{**params, "n_jobs": 1}).fit(*iris)  # and does not wait for it
+    found = search(space=space, **{**params, "n_jobs": 1}).fit(*iris)
     assert states(found) == ["complete"] * 3

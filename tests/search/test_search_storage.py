@@ -1,8 +1,10 @@
 """A search that is killed loses nothing, and processes share a study without harm."""
 
 import os
+import pathlib
 import random
 import signal
+import tempfile
 import time
 
 import numpy as np
@@ -23,6 +25,13 @@ def _quick(monkeypatch):
     monkeypatch.setattr(storage_module, "GRACE", 2)
 
 
+@pytest.fixture
+def postgresql_folder():
+    """A folder outside of pytest's, whose permissions every new run of pytest resets."""
+    with tempfile.TemporaryDirectory(prefix="mixupe-postgresql-") as folder:
+        yield pathlib.Path(folder) / "pg"
+
+
 @pytest.fixture(scope="module")
 def undisturbed(iris):
     return make_search(None).fit(*iris)
@@ -36,7 +45,7 @@ def load(place):
             return None
         return in_memory(optuna.load_study(study_name="mixupe-search", storage=storage))
     finally:
-        storage_module.hang_up(storage)
+        storage_module.close_connections(storage)
 
 
 def complete(study):
@@ -88,10 +97,10 @@ def test_ten_kills_lose_no_finished_trial(tmp_path, processes, undisturbed):
 @pytest.mark.usefixtures("_quick")
 @pytest.mark.filterwarnings(SHARED)
 def test_two_workers_share_a_study_on_postgresql_and_one_is_killed(
-    tmp_path, processes, undisturbed
+    postgresql_folder, processes, undisturbed
 ):
     pgserver = pytest.importorskip("pgserver")
-    server = pgserver.get_server(tmp_path / "pg")
+    server = pgserver.get_server(postgresql_folder)
     try:
         place = server.get_uri()
         workers = [processes.Process(target=run_search, args=(place,)) for _ in range(2)]
@@ -113,7 +122,7 @@ def test_two_workers_share_a_study_on_postgresql_and_one_is_killed(
 
 @pytest.mark.usefixtures("_quick")
 @pytest.mark.filterwarnings(SHARED)
-def test_a_worker_that_slept_finds_its_trials_taken_over(tmp_path, processes, undisturbed):
+def test_trials_of_a_suspended_worker_are_taken_over(tmp_path, processes, undisturbed):
     place = str(tmp_path / "search.db")
     sleeper = processes.Process(target=run_search, args=(place,))
     sleeper.start()

@@ -18,7 +18,7 @@ from mixupe_sklearn._export.onnx.builder import IR_VERSION, OPSET, keep_shape
 from mixupe_sklearn._export.onnx.inputs import KEY, Described
 from mixupe_sklearn._export.onnx.steps import check_labels, check_step
 from mixupe_sklearn._preprocessing.columns import read_columns
-from mixupe_sklearn.preprocessing import ColumnsToNumbers
+from mixupe_sklearn._preprocessing.table import ColumnsToNumbers, TablePreprocessor
 
 _TYPES = {"numbers": DoubleTensorType, "times": DoubleTensorType, "categories": StringTensorType}
 
@@ -31,6 +31,9 @@ def make_model(estimator: Any, missing: str, version: str) -> onnx.ModelProto:
         [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
     )
     steps = [step for step in steps if step is not None and not isinstance(step, str)]
+    if steps and isinstance(steps[0], TablePreprocessor):
+        check_is_fitted(steps[0])
+        steps[0] = steps[0].transformer_
     *before, last = steps or [None]
     if type(last) not in network.CONVERTERS:
         raise ValueError(

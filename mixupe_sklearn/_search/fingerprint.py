@@ -1,4 +1,4 @@
-"""What makes a search this search: a study is gone on with only by the one that began it."""
+"""The fingerprint of a search: only the search that began a study may resume it."""
 
 import hashlib
 from collections.abc import Collection, Mapping
@@ -8,12 +8,12 @@ import numpy as np
 from scipy import sparse
 
 PLAIN = (bool, int, float, str, type(None))
-# Parameters that change how fast or where a search runs, not what it finds.
+# Parameters that change speed or place, not the result.
 FREE = ("verbose", "n_jobs", "device", "memory")
 
 
-def identity_of(task: Any, space: Any, scoring: Any, random_state: Any) -> dict[str, Any]:
-    """The search in plain data, part by part, so that a study can carry it."""
+def fingerprint(task: Any, space: Any, scoring: Any, random_state: Any) -> dict[str, Any]:
+    """Describe a search by plain values, part by part, to be stored with its study."""
     is_number = isinstance(random_state, (int, np.integer))
     rows = np.concatenate([part for fold in task.folds for part in fold])
     params = {"class": type(task.estimator).__name__, **task.estimator.get_params(deep=True)}
@@ -34,7 +34,7 @@ def identity_of(task: Any, space: Any, scoring: Any, random_state: Any) -> dict[
 
 
 def describe_params(params: Mapping[str, Any], without: Collection[str] = ()) -> dict[str, Any]:
-    """Parameters as plain data; objects by their type, since their text may hold an address.
+    """Parameters as plain values; objects by their type, since a repr may hold an address.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def describe_params(params: Mapping[str, Any], without: Collection[str] = ()) ->
 
 
 def _is_plain(value: Any) -> bool:
-    return isinstance(value, PLAIN) and value == value  # NaN is not even equal to itself
+    return isinstance(value, PLAIN) and value == value  # NaN differs from itself
 
 
 def _describe(value: Any) -> str:
@@ -70,7 +70,7 @@ def _describe_scoring(scoring: Any) -> Any:
         return {name: _describe_scoring(one) for name, one in sorted(scoring.items())}
     if isinstance(scoring, PLAIN):
         return scoring
-    # A scorer made by scikit-learn says in its text what it is; a function has a name.
+    # The repr of scikit-learn's scorers describes them; a function has a name.
     is_function = hasattr(scoring, "__qualname__") or " at 0x" in repr(scoring)
     return _describe(scoring) if is_function else repr(scoring)
 
@@ -80,7 +80,7 @@ def _shape(data: Any) -> str:
 
 
 def digest(data: Any) -> str:
-    """A short mark of the values: equal data, equal mark, in every process.
+    """A short hash of the values, the same in every process.
 
     Examples
     --------

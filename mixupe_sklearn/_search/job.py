@@ -1,10 +1,11 @@
-"""From the parameters of a search to the job that its workers do."""
+"""The job that the workers of a search share, made from the parameters of the search."""
 
 import math
 import os
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,17 +15,35 @@ from sklearn.utils import check_random_state
 from mixupe_sklearn._estimators.base import BaseMixupE
 from mixupe_sklearn._search.samplers import make_pruner, make_sampler
 from mixupe_sklearn._search.space import Space, check_names, named_space
-from mixupe_sklearn._search.trial import Task, core_of
-from mixupe_sklearn._search.worker import Job
+from mixupe_sklearn._search.trial import Task, final_estimator
 from mixupe_sklearn._utils.parameter_rules import Choice, check_rules, warn_user
 
-# How many configurations of an endless space are tried, if no one says.
+# Default number of configurations for a continuous space.
 N_TRIALS = 50
 
 
+@dataclass(frozen=True)
+class Job:
+    """Everything that a worker needs; it is sent to other processes."""
+
+    task: Task
+    space: Space
+    storage: Any
+    study_name: str
+    sampler: Any
+    pruner: Any
+    n_trials: float
+    n_jobs: int
+    deadline: float  # wall-clock time, which processes share
+    vectorize: bool | str
+    n_threads: int | None
+    n_epochs: int | None  # the longest training of a fit; None where no epochs are reported
+    token: str  # identifies the trials of this search's workers
+
+
 def resolve_space(space: Any, estimator: Any) -> Space:
-    """Turn what the user gave as a space into one, with names that the estimator knows."""
-    prefix, core = core_of(estimator)
+    """Turn the ``space`` parameter into a Space whose names the estimator has."""
+    prefix, core = final_estimator(estimator)
     if isinstance(space, str):
         check_rules({"space": space}, {"space": Choice(("paper", "default"))})
         if not isinstance(core, BaseMixupE):
@@ -43,8 +62,8 @@ def resolve_space(space: Any, estimator: Any) -> Space:
 
 
 def draw_seeds(estimator: Any, space: Space, n_repeats: int, random_state: Any) -> list[int | None]:
-    """A seed for each repeat; None leaves the estimator's own, or the one searched over."""
-    prefix, core = core_of(estimator)
+    """A seed for each repeat; None keeps the estimator's own, or the one searched over."""
+    prefix, core = final_estimator(estimator)
     own = core.get_params().get("random_state", NotImplemented)
     is_searched = f"{prefix}random_state" in space.distributions
     if n_repeats > 1 and (is_searched or own is NotImplemented):
@@ -59,13 +78,13 @@ def draw_seeds(estimator: Any, space: Space, n_repeats: int, random_state: Any) 
 
 
 def _generator(random_state: Any) -> np.random.RandomState:
-    # None is fresh entropy: numpy's global generator is left as found.
+    # None means fresh entropy: numpy's global generator is not touched.
     return np.random.RandomState() if random_state is None else check_random_state(random_state)
 
 
 def longest_training(estimator: Any, space: Space) -> int | None:
-    """Epochs of the longest fit that the space allows; None where no epochs are reported."""
-    prefix, core = core_of(estimator)
+    """Maximum number of epochs of a fit in the space; None where no epochs are reported."""
+    prefix, core = final_estimator(estimator)
     if not isinstance(core, BaseMixupE):
         return None
     kind: Any = space.distributions.get(f"{prefix}max_epochs")
@@ -74,34 +93,34 @@ def longest_training(estimator: Any, space: Space) -> int | None:
     return int(max(kind.choices) if hasattr(kind, "choices") else kind.high)
 
 
-def warn_of_missing_classes(estimator: Any, y: Any, folds: Sequence[Any]) -> None:
-    """Say so if a class cannot be learned in a fold."""
+def warn_about_missing_classes(estimator: Any, y: Any, folds: Sequence[Any]) -> None:
+    """Warn if a class is missing from the training samples of a fold."""
     if not is_classifier(estimator) or np.ndim(y) != 1:
         return
     try:
         labels, codes = np.unique(np.asarray(y), return_inverse=True)
-    except TypeError:  # labels of several types: the estimator has the words for it
+    except TypeError:  # labels of several types: the estimator raises its own error
         return
     for number, (train, _) in enumerate(folds):
         missing = np.setdiff1d(np.arange(len(labels)), codes[train])
         if len(missing):
             warn_user(
-                f"The training part of cv fold {number} has no row of class "
-                f"{labels[missing[0]]!s}, so that its rows count as wrong there; use fewer or "
-                f"stratified folds, or join rare classes."
+                f"The training part of cv fold {number} has no sample of class "
+                f"{labels[missing[0]]!s}, so its samples count as errors there; use fewer or "
+                f"stratified folds, or merge rare classes."
             )
             return
 
 
 def make_job(search: Any, task: Task, space: Space, storage: Any, n_jobs: int) -> Job:
-    """All that workers need to know, from a search's parameters."""
-    core = core_of(task.estimator)[1]
+    """Make the job of a search from its parameters."""
+    core = final_estimator(task.estimator)[1]
     n_epochs = longest_training(task.estimator, space)
     pruner = make_pruner(search.pruner, space, n_epochs, task.n_fits)
     if n_epochs is None and search.pruner not in (None, "none", "wilcoxon"):
         warn_user(
-            f"A {type(core).__name__} reports no epochs, so that its trials are not given up "
-            f"early; pruner='wilcoxon' compares folds instead, pruner='none' says nothing."
+            f"A {type(core).__name__} reports no epochs, so its trials cannot be pruned by epoch; "
+            f"pruner='wilcoxon' compares folds instead, pruner='none' turns this warning off."
         )
     seed = _generator(search.random_state).randint(2**31 - 1)
     sampler = make_sampler(search.sampler, space, search.n_trials, seed)
