@@ -23,13 +23,13 @@ y = ["left", "right"] * 30
 classifier = mixupe_sklearn.MixupEClassifier(batch_size=10, random_state=0).fit(X, y)
 assert classifier.score(X, y) == 1.0
 
-# Pictures and sounds need no extra either, as long as they come as arrays.
-pictures = np.zeros((40, 8, 8), dtype=np.uint8)
-pictures[::2, :4] = pictures[1::2, 4:] = 200
+# Images and audio need no extra either, if they are arrays.
+images = np.zeros((40, 8, 8), dtype=np.uint8)
+images[::2, :4] = images[1::2, 4:] = 200
 labels = ["up", "down"] * 20
 small = {"module_params": {"width": 4, "blocks": (1,)}, "batch_size": 10, "max_epochs": 20}
-eye = mixupe_sklearn.MixupEImageClassifier(**small, lr=0.01, random_state=0).fit(pictures, labels)
-assert eye.score(pictures, labels) == 1.0
+eye = mixupe_sklearn.MixupEImageClassifier(**small, lr=0.01, random_state=0).fit(images, labels)
+assert eye.score(images, labels) == 1.0
 assert mixupe_sklearn.Spectrogram().transform([np.ones(100)]).shape == (1, 160, 101)
 try:
     reason = str(datasets.load_embedded)

@@ -1,6 +1,6 @@
-"""See what Mixup does: directional derivatives, a monitor, and pictures.
+"""Diagnostics of Mixup training: directional derivatives, a monitor, and figures.
 
-Nothing is trained here. Pictures need matplotlib (the extra ``plots``); the rest does not.
+Nothing is trained here. Figures need matplotlib (the extra ``plots``).
 """
 
 from mixupe_sklearn._diagnostics.complexity import GLMComplexity, glm_complexity

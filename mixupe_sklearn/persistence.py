@@ -1,4 +1,4 @@
-"""Fitted models in a file of arrays and text: nothing in it can be executed."""
+"""Save and load fitted models as files of arrays and text. Loading executes nothing in a file."""
 
 import os
 import platform
@@ -16,47 +16,47 @@ from sklearn.preprocessing import OneHotEncoder
 
 from mixupe_sklearn._estimators.base import BaseMixupE
 from mixupe_sklearn._net.net import MixupENet, MixupENetRegressor
-from mixupe_sklearn._persistence import networks as nets
+from mixupe_sklearn._persistence import networks
 from mixupe_sklearn._persistence.allowed_types import UnknownNameError, make_finder, skops_types
-from mixupe_sklearn._persistence.checks import check_encoder
-from mixupe_sklearn._persistence.decoder import Decoder
+from mixupe_sklearn._persistence.decoder import Decoder, check_encoder
 from mixupe_sklearn._persistence.encoder import Encoder
 from mixupe_sklearn._persistence.file_format import EXPECTED, Content, pack, refuse, unpack
-from mixupe_sklearn._runtime.hardware import resolve_device
+from mixupe_sklearn._runtime.device import resolve_device
 from mixupe_sklearn._utils.atomic_files import replacing
 
 __all__ = ["load", "save", "saved_info", "skops_types"]
 
-# Libraries whose versions are written down.
+# Libraries whose versions a file records.
 _LIBRARIES = ("numpy", "scikit-learn", "skorch", "torch")
 
 
 def save(estimator, path, *, keep_training=True):
     """Save a fitted model to one file that anyone can load without running its author's code.
 
-    The file is in the safetensors format; what its arrays mean is JSON text in its header, with a
-    checksum over all. It takes the place of an older file only when it is whole.
+    The file has the safetensors format. JSON text in its header describes the arrays, and a
+    checksum covers all bytes. It replaces an older file only once it is complete.
 
     Parameters
     ----------
     estimator : estimator
-        One of this package, or a pipeline with one; steps may be the preprocessing of this package
-        and most transformers of scikit-learn. Others can be saved too, if their attributes are
-        numbers, text and arrays, and have to be named as ``trusted`` when the model is loaded.
+        An estimator of this package, or a pipeline with one. Steps may be the preprocessing of
+        this package and most transformers of scikit-learn. Other estimators can be saved if their
+        attributes are numbers, text and arrays; pass them as ``trusted`` to :func:`load`.
     path : str or path
-        Where to. Any name will do; ``.safetensors`` tells other programs what it is.
+        The file to write. The suffix ``.safetensors`` identifies the format to other programs.
     keep_training : bool, default=True
-        Whether to keep what only training needs: what the optimizer and the callbacks remember.
-        Without it the file is a third as large, and ``partial_fit`` goes on with a new optimizer.
+        Whether to save the state of the optimizer and the callbacks, which only training needs.
+        Without it the file is a third as large, and ``partial_fit`` starts a new optimizer.
 
     See Also
     --------
-    load : The way back.
-    saved_info : What is in a file.
+    load : Load a saved model.
+    saved_info : Describe a file without loading the model.
 
     Notes
     -----
-    Left behind are ``Pipeline(memory=...)``, ``cache`` and ``storage``: places on this machine.
+    ``Pipeline(memory=...)``, ``cache`` and ``storage`` are not saved: they are paths on this
+    machine.
 
     Examples
     --------
@@ -81,10 +81,10 @@ def save(estimator, path, *, keep_training=True):
             f"{'; a skorch net has save_params' if is_net else ''}."
         )
 
-    def take_apart(value: Any) -> dict[str, Any]:
-        return _take_apart(value, keep_training)
+    def state_of(value: Any) -> dict[str, Any]:
+        return _state_of(value, keep_training)
 
-    encoder = Encoder(take_apart)
+    encoder = Encoder(state_of)
     model = encoder.encode(estimator, "estimator")
     versions = {name: version(name) for name in _LIBRARIES}
     versions["python"] = platform.python_version()
@@ -94,33 +94,34 @@ def save(estimator, path, *, keep_training=True):
 
 
 def load(path, *, device=None, trusted=()):
-    """Load a model that :func:`save` has written. Nothing in the file is executed.
+    """Load a model that :func:`save` wrote. Nothing in the file is executed.
 
     Parameters
     ----------
     path : str or path
         The file.
     device : {"auto", "cpu", "cuda", "mps"} or None, default=None
-        Where the model is to be, as its parameter ``device``; None leaves that parameter as it
-        was. Where there is no such device here, the model is on the processor, with a warning.
+        The new value of the parameter ``device``; None keeps the saved value. If this machine has
+        no such device, the model is loaded onto the CPU with a warning.
     trusted : list of types and functions, default=()
-        Those of your own that the model needs: the class of its module, a callback, a step of the
-        pipeline. The file has their names only.
+        Your own types and functions that the model needs: the class of its module, a callback, a
+        step of the pipeline. The file holds only their names.
 
     Returns
     -------
     estimator : estimator
-        As it was saved: it predicts the same to the bit on the same machine, and goes on training.
+        The saved estimator. On the same machine its predictions are equal to the bit, and it can
+        continue training.
 
     Raises
     ------
     ValueError
-        If the file is damaged, is no saved model, comes from a later version that writes another
+        If the file is damaged, is not a saved model, comes from a later version with another
         format, or names a type that is neither known nor trusted.
 
     See Also
     --------
-    save : What writes such a file.
+    save : Write such a file.
 
     Examples
     --------
@@ -142,14 +143,14 @@ def load(path, *, device=None, trusted=()):
         )
     trusted = list(trusted)
     if device is not None:
-        resolve_device(device)  # who knows no such device says so
+        resolve_device(device)  # raises for an unknown device
     content, name = _read(path)
 
-    def put_together(value: Any, attributes: dict[str, Any]) -> Any:
-        return _put_together(value, attributes, device, trusted)
+    def restore(value: Any, attributes: dict[str, Any]) -> Any:
+        return _restore(value, attributes, device, trusted)
 
     try:
-        decoder = Decoder(content.arrays, make_finder(trusted), put_together)
+        decoder = Decoder(content.arrays, make_finder(trusted), restore)
         estimator = decoder.decode(content.model)
         if not isinstance(estimator, BaseEstimator):
             raise ValueError("has no estimator in it")
@@ -157,7 +158,7 @@ def load(path, *, device=None, trusted=()):
         raise ValueError(f"Got {name}, which {error}.") from error
     except MemoryError:
         raise
-    except Exception as error:  # a value of the wrong kind may fail in any library
+    except Exception as error:  # a bad value may fail in any library
         raise ValueError(
             f"Got {name}, written by mixupe-sklearn {content.written_by!r}, which cannot be read "
             f"({type(error).__name__}: {' '.join(str(error).split())[:200]}), but expected "
@@ -168,7 +169,7 @@ def load(path, *, device=None, trusted=()):
 
 
 def saved_info(path):
-    """Tell what is in a saved file, without loading the model.
+    """Describe a saved file without loading the model.
 
     Parameters
     ----------
@@ -178,9 +179,8 @@ def saved_info(path):
     Returns
     -------
     info : dict
-        ``written_by`` (the version of this package that wrote it), ``versions`` (those of the
-        libraries beside it), ``type`` of the estimator and ``n_values``, how many numbers its
-        arrays have.
+        ``written_by`` (the version of this package that wrote the file), ``versions`` (of the
+        libraries), ``type`` of the estimator and ``n_values``, the number of values in its arrays.
 
     Examples
     --------
@@ -208,17 +208,17 @@ def saved_info(path):
 def _read(path: Any) -> tuple[Content, str]:
     name = repr(os.fspath(path))
     path = Path(path)
-    if path.exists() and not path.is_file():  # a device or a pipe may never end
-        refuse(name, "is no regular file")
+    if path.exists() and not path.is_file():  # reading a device or a pipe may never end
+        refuse(name, "is not a regular file")
     return unpack(path.read_bytes(), name, version("mixupe-sklearn")), name
 
 
 def _is_search(value: Any) -> bool:
-    module = sys.modules.get("mixupe_sklearn.search")  # who has a search has loaded it
+    module = sys.modules.get("mixupe_sklearn.search")  # a search can exist only if this is imported
     return module is not None and isinstance(value, module.MixupESearchCV)
 
 
-def _take_apart(value: Any, keep_training: bool) -> dict[str, Any]:
+def _state_of(value: Any, keep_training: bool) -> dict[str, Any]:
     attributes = dict(vars(value))
     if _is_search(value):
         attributes.pop("scorer_", None)  # follows from ``scoring``
@@ -226,18 +226,18 @@ def _take_apart(value: Any, keep_training: bool) -> dict[str, Any]:
             results = import_module("mixupe_sklearn._search.results")
             attributes["study_"] = results.plain_study(value.study_)
     if isinstance(value, BaseMixupE) and "nets_" in attributes:
-        attributes |= nets.take_apart(value, keep_training)
+        attributes |= networks.state_of(value, keep_training)
         del attributes["net_"]  # the first of them
     return attributes
 
 
-def _put_together(
+def _restore(
     value: Any, attributes: dict[str, Any], device: str | None, trusted: Collection[Any]
 ) -> Any:
     kept = attributes.get("nets_") if isinstance(value, BaseMixupE) else None
     vars(value).update(attributes)
     if kept is not None:
-        nets.put_together(value, kept, device, trusted)
+        networks.restore(value, kept, device, trusted)
     if isinstance(value, OneHotEncoder):
         check_encoder(value)
     if _is_search(value) and "study_" in attributes:
@@ -249,7 +249,7 @@ def _put_together(
 
 
 def _warn_of_versions(content: Content, name: str) -> None:
-    """Warn, as scikit-learn does, where parts of it are from another version."""
+    """Warn, as scikit-learn does, if its parts are from another version of scikit-learn."""
     here, there = version("scikit-learn"), content.versions.get("scikit-learn")
     if here != there and '"sklearn.' in repr(content.model).replace("'", '"'):
         warnings.warn(

@@ -49,7 +49,8 @@ from mixupe_sklearn._search.storage import (
 from mixupe_sklearn._search.study import IDENTITY, live_trials, open_study, requeue_all
 from mixupe_sklearn._search.trial import Task
 from mixupe_sklearn._search.worker import work, work_in_process
-from mixupe_sklearn._utils.parameter_rules import Choice, Kind, Number, Rule, check_rules, warn_user
+from mixupe_sklearn._utils.parameter_rules import Choice, Kind, Number, Rule, check_rules
+from mixupe_sklearn._utils.warnings import warn_user
 
 __all__ = ["METHOD_PARAMETERS", "PAPER_GRID", "MixupESearchCV", "plot_search"]
 

@@ -1,4 +1,4 @@
-"""Models that are served without this package: ``to_onnx`` and ``to_torch``."""
+"""Export models to run without this package: ``to_onnx`` and ``to_torch``."""
 
 from importlib import import_module
 from typing import Any
@@ -17,30 +17,30 @@ __all__ = ["onnx_inputs", "to_onnx", "to_torch"]
 
 
 def to_torch(estimator) -> nn.Module:
-    """Make a plain torch module of a fitted estimator: rows in, predictions out.
+    """Convert a fitted estimator to a plain torch module that maps samples to predictions.
 
-    It does all that ``predict_proba`` (or ``predict`` of the regressor) does behind the checks:
-    it subtracts ``X_mean_``, runs the members, turns logits into probabilities, and averages
-    them. It gives the same numbers up to the rounding of single precision: matrix products of
-    few rows may sum in another order.
+    The module does what ``predict_proba`` (or ``predict`` of the regressor) does after input
+    validation: it subtracts ``X_mean_``, runs the members, turns logits into probabilities, and
+    averages them. Results are equal up to rounding in single precision, since matrix products of
+    few samples may sum in another order.
 
     Parameters
     ----------
     estimator : MixupEClassifier or MixupERegressor
-        A fitted one; of a pipeline, its last step.
+        A fitted estimator; for a pipeline, its last step.
 
     Returns
     -------
     module : torch.nn.Module
-        In evaluation mode, on the processor, without gradients of its weights, and a copy: later
-        training of the estimator does not change it. ``torch.export`` takes it, with any number
-        of rows. It takes a tensor of single or double precision, of shape
-        (n_samples, n_features), and gives double precision: (n_samples, n_classes) for classes,
-        (n_samples, n_labels) for several labels, (n_samples, n_outputs) for numbers.
+        A copy in evaluation mode, on the CPU, without gradients: later training of the estimator
+        does not change it. ``torch.export`` accepts it, with any number of samples. The input is a
+        tensor of single or double precision and shape (n_samples, n_features). The output has
+        double precision and shape (n_samples, n_classes) for classes, (n_samples, n_labels) for
+        multi-label targets, and (n_samples, n_outputs) for regression.
 
     See Also
     --------
-    to_onnx : A file for onnxruntime, with the preprocessing.
+    to_onnx : Export to onnxruntime, with the preprocessing.
 
     Examples
     --------
@@ -56,52 +56,53 @@ def to_torch(estimator) -> nn.Module:
     if not isinstance(estimator, (MixupEClassifier, MixupERegressor)):
         raise TypeError(
             f"Got a {type(estimator).__name__}, but expected a MixupEClassifier or "
-            f"MixupERegressor; of a pipeline, take its last step, as in pipeline[-1]."
+            f"MixupERegressor; for a pipeline, pass its last step, pipeline[-1]."
         )
     check_is_fitted(estimator, "net_")
     return PlainModel(estimator)
 
 
 def to_onnx(estimator, path=None, *, missing="") -> Any:
-    """Write a fitted estimator, or a pipeline that ends with one, as an ONNX model.
+    """Convert a fitted estimator, or a pipeline that ends with one, to an ONNX model.
 
-    The preprocessing is part of the model. Behind :func:`make_preprocessor` each column that is
-    used becomes an input of its name and of shape (n_samples, 1): numbers in double precision with
-    NaN for holes, dates and spans of time as seconds (since 1970), categories as text; columns of
-    an array are ``x0``, ``x1``, and so on. Without it the only input is ``X``, a matrix of double
-    precision. :func:`onnx_inputs` makes all that of a data frame.
+    The preprocessing is part of the model. After :func:`make_preprocessor`, each used column is an
+    input with the name of the column and shape (n_samples, 1). Numeric columns have double
+    precision with NaN for missing values, dates and durations are seconds (since 1970), and
+    categories are text. Columns of an array are ``x0``, ``x1``, and so on. Without preprocessing
+    the only input is ``X``, a matrix of double precision. :func:`onnx_inputs` creates the inputs
+    from a data frame.
 
     Outputs are ``label`` and ``probabilities`` (a matrix, classes in the order of ``classes_``),
-    or ``variable`` for numbers. Labels are text, whole numbers (truth values become 0 and 1) or
-    floats; of several labels, zeros and ones in a matrix. If a column has the name of an output,
-    the output's gets an underscore more: ``label_``.
+    or ``variable`` for regression. Labels are text, integers (booleans become 0 and 1) or floats;
+    multi-label targets are a matrix of zeros and ones. If a column has the name of an output, the
+    output gets a trailing underscore: ``label_``.
 
     Parameters
     ----------
     estimator : MixupEClassifier, MixupERegressor or Pipeline
-        A fitted one. Steps before the last may be those of :func:`make_preprocessor`, or scalers,
-        imputers, one-hot encoders, PCA and SVD of scikit-learn on numbers.
+        A fitted estimator. Steps before the last may be those of :func:`make_preprocessor`, or
+        scalers, imputers, one-hot encoders, PCA and SVD of scikit-learn on numeric columns.
     path : str, path or None, default=None
-        A file to write. It appears under its name only when it is whole.
-    hole : str, default=''
-        How a missing category is written, since text has no NaN in ONNX. It must be none of the
-        categories of the training rows.
+        A file to write. It appears under its name only once it is complete.
+    missing : str, default=''
+        Text of a missing category, since text has no NaN in ONNX. It must not be a category of the
+        training data.
 
     Returns
     -------
     model : onnx.ModelProto
-        Checked by ``onnx.checker``. Its metadata have the version of this package, the classes,
+        Checked by ``onnx.checker``. Its metadata hold the version of this package, the classes,
         and a description of the inputs.
 
     See Also
     --------
-    onnx_inputs : What onnxruntime is to be fed with.
-    to_torch : A torch module, without the preprocessing.
+    onnx_inputs : Create the inputs of the model.
+    to_torch : Convert to a torch module, without the preprocessing.
 
     Notes
     -----
-    A graph cannot refuse a row. Where ``predict_proba`` would, for infinite numbers or, with
-    ``handle_unknown="error"``, for categories that it has not seen, there is no error: for the
+    An ONNX graph cannot raise an error. ``predict_proba`` raises for infinite values and, with
+    ``handle_unknown="error"``, for unknown categories. The graph does not raise; for unknown
     categories all probabilities are NaN.
 
     Examples
@@ -115,13 +116,13 @@ def to_onnx(estimator, path=None, *, missing="") -> Any:
     (['size', 'city'], ['label', 'probabilities'])
     """
     try:
-        parts = import_module("mixupe_sklearn._export.onnx.convert")
+        convert = import_module("mixupe_sklearn._export.onnx.convert")
     except ModuleNotFoundError as error:
         library = (error.name or "").split(".")[0]
         if library == "mixupe_sklearn":
             raise
         raise ImportError(f"to_onnx needs {library}: pip install mixupe-sklearn[onnx].") from error
-    model = parts.make_model(estimator, missing, import_module("mixupe_sklearn").__version__)
+    model = convert.make_model(estimator, missing, import_module("mixupe_sklearn").__version__)
     if path is not None:
         with replacing(path) as file:
             file.write(model.SerializeToString())
@@ -129,26 +130,26 @@ def to_onnx(estimator, path=None, *, missing="") -> Any:
 
 
 def onnx_inputs(X, session) -> dict[str, np.ndarray]:
-    """Make of a data frame, or of an array, what a model of ``to_onnx`` is fed with.
+    """Create the inputs of a model of ``to_onnx`` from a data frame or an array.
 
-    Columns are read as :func:`make_preprocessor` reads them: whole numbers, truth values,
-    decimals, dates, pandas' categories, and every kind of hole.
+    Columns are read as :func:`make_preprocessor` reads them: integers, booleans, decimals, dates,
+    pandas categories, and every kind of missing value.
 
     Parameters
     ----------
     X : data frame or array of shape (n_samples, n_features)
-        Rows, with the columns of ``fit``; those that the model does not use may be missing.
+        Samples with the columns of ``fit``; columns that the model does not use may be absent.
     session : onnxruntime.InferenceSession
         The model.
 
     Returns
     -------
     inputs : dict of str to ndarray
-        For ``session.run``.
+        The input of ``session.run``.
 
     See Also
     --------
-    to_onnx : The model.
+    to_onnx : Create the model.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Programs that run in several processes; ``test_distributed.py`` starts them.
 
-A case is what to train and how. A test runs the same case in one process.
+A case holds what to train and how. A test runs the same case in one process.
 """
 
 import gc
@@ -58,51 +58,51 @@ def rows(n_rows=23, shape=(5,), dtype="float64"):
     return X, rng.integers(3, size=n_rows)
 
 
-# 23 rows in batches of 8: the last batch has 7, which two processes cannot part equally.
+# 23 samples in batches of 8: the last batch has 7, which two processes cannot share equally.
 CASES = {
     "mixupe": {},
     "mixup": {"criterion__method": "mixup"},
     "erm": {"criterion__method": "erm"},
     "erm with penalty": {"criterion__method": "erm+penalty"},
-    "erm with penalty on a share": {
+    "erm with penalty on a fraction": {
         "criterion__method": "erm+penalty",
         "criterion__penalty_fraction": 0.2,
     },
-    "a share": {"criterion__penalty_fraction": 0.25},
-    "a share of one row, two passes": {
+    "a fraction": {"criterion__penalty_fraction": 0.25},
+    "a fraction of one sample, two passes": {
         "criterion__penalty_fraction": 0.1,
         "criterion__single_pass": False,
     },
     "a lam for each sample": {"criterion__lam_per": "sample"},
     "weights": {"has_weight": True},
-    "weights, a share": {"has_weight": True, "criterion__penalty_fraction": 0.4},
+    "weights, a fraction": {"has_weight": True, "criterion__penalty_fraction": 0.4},
     "directional": {"criterion__penalty": "directional"},
     "directional, two passes": {
         "criterion__penalty": "directional",
         "criterion__single_pass": False,
     },
-    "a last batch of one row": {"batch_size": 22},
-    "batches of one row": {"batch_size": 1},
+    "a last batch of one sample": {"batch_size": 22},
+    "batches of one sample": {"batch_size": 1},
     "adam": {"optimizer": torch.optim.Adam, "lr": 0.01},
-    # It runs a batch more than once, and soon makes much of a rounding.
+    # It runs a batch more than once and soon amplifies rounding errors.
     "lbfgs": {"optimizer": torch.optim.LBFGS, "optimizer__max_iter": 2, "max_epochs": 1},
     "a convolution": {"shape": (1, 6, 6), "dtype": "float32"},
-    "numbers": {"is_regression": True},
-    "made ready": {"noise": 0.1},
+    "regression": {"is_regression": True},
+    "input transform": {"noise": 0.1},
     "a loader, erm, in order": {
         **{"is_loaded": True, "n_rows": 24, "criterion__method": "erm"},
         "iterator_train__shuffle": False,
     },
 }
-# Here partners are found within a portion, or layers see their own portion only.
+# Here partners are found within a shard, or layers see their own shard only.
 OTHER_CASES = {
     "hidden": {"criterion__mix_at": "hidden"},
-    "hidden, a share, weights": {
+    "hidden, a fraction, weights": {
         "criterion__mix_at": "hidden",
         "criterion__penalty_fraction": 0.25,
         "has_weight": True,
     },
-    "hidden, a last batch of one row": {"criterion__mix_at": "hidden", "batch_size": 22},
+    "hidden, a last batch of one sample": {"criterion__mix_at": "hidden", "batch_size": 22},
     "dropout": {"module": {"dropout": 0.5}},
     "batch norm": {"module": {"batch_norm": True}},
     "batch norm, two passes": {
@@ -114,7 +114,7 @@ OTHER_CASES = {
 }
 
 
-# What the estimator for pictures is asked to do; only the last two have BatchNorm.
+# Cases of the image classifier; only the last two have BatchNorm.
 SMALL_LENET = {"module": "lenet", "module_params": {"channels": (2, 3), "d_hidden": (5,)}}
 IMAGE_CASES = {
     "augmented": {**SMALL_LENET, "augment": "crop-flip", "random_state": 0},
@@ -123,7 +123,7 @@ IMAGE_CASES = {
         **{"max_epochs": 9, "random_state": 0, "class_weight": "balanced", "verbose": 1},
     },
     "no seed": SMALL_LENET,
-    "a data set": {**SMALL_LENET, "is_loaded": True, "batch_size": 4, "augment": "flip"},
+    "a dataset": {**SMALL_LENET, "is_loaded": True, "batch_size": 4, "augment": "flip"},
     "batch norm": {"module_params": {"width": 2, "blocks": (1, 1)}, "random_state": 0},
     "averaged": {
         **{"module_params": {"width": 2, "blocks": (1, 1)}, "random_state": 0, "max_epochs": 9},
@@ -132,13 +132,13 @@ IMAGE_CASES = {
     },
 }
 
-# Where callbacks fail, and in which process.
+# The event at which a callback fails, and in which process.
 HALVES = ValidSplit(2)
 FAILURES = [("a begin", 0), ("validation", 1), ("an end", 0), ("an end", 1)]
 
 
 class FromMemory(torch.utils.data.Dataset):
-    """Rows that the net does not know to lie in memory."""
+    """A dataset in memory, which the net does not recognise as such."""
 
     def __init__(self, X, y):
         self.X, self.y = X, y
@@ -150,7 +150,7 @@ class FromMemory(torch.utils.data.Dataset):
         return self.X[number], self.y[number]
 
 
-def make_net(case, is_together, seed=0, **kwargs):
+def make_net(case, is_distributed, seed=0, **kwargs):
     """The net of a case, and the arguments of its ``fit``."""
     case = dict(case)
     shape, dtype = case.pop("shape", (5,)), case.pop("dtype", "float64")
@@ -169,16 +169,16 @@ def make_net(case, is_together, seed=0, **kwargs):
         **{"lr": 0.1, "max_epochs": 3, "batch_size": 8, "train_split": None, "verbose": 0},
         **{"criterion__eta": 0.5, "criterion__alpha": 1.0, "criterion__random_state": 7},
     }
-    net_class = distributed_class(net_class) if is_together else net_class
+    net_class = distributed_class(net_class) if is_distributed else net_class
     net = net_class(module, **{**settings, **case, **kwargs})
     if noise:
         net._prepare = lambda X, training: X + noise * training * torch.randn_like(X)
     return net, (X, y) if weight is None else (X, y, weight)
 
 
-def trained(case, is_together):
-    """Weights and figures of a case after training."""
-    net, data = make_net(case, is_together)
+def trained(case, is_distributed):
+    """Weights and recorded losses of a case after training."""
+    net, data = make_net(case, is_distributed)
     net.fit(*data)
     figures = ["train_loss", "train_mixup_loss", "train_penalty", "loss_scale"]
     return {"weights": weights_of(net), "figures": np.array(net.history[:, figures])}
@@ -203,7 +203,7 @@ def fitted_classifier(case):
 
 
 def with_images(case):
-    """What is known of the estimator of a case after training."""
+    """Weights, losses and predictions of the estimator of a case after training."""
     model = fitted_classifier(case)
     names = [name for name in model.history_[0] if name.startswith(("train", "valid", "loss"))]
     return {
@@ -214,8 +214,8 @@ def with_images(case):
     }
 
 
-def said(function, *args):
-    """What an error says."""
+def error_of(function, *args):
+    """The type and message of an error."""
     try:
         function(*args)
     except Exception as error:
@@ -245,15 +245,17 @@ class Failing(Callback):
 
 
 def failures():
-    """What is said where one process fails."""
+    """The errors if one process fails."""
     return {
-        (event, rank): said(fit_case, {"callbacks": [Failing(event, rank)], "train_split": HALVES})
+        (event, rank): error_of(
+            fit_case, {"callbacks": [Failing(event, rank)], "train_split": HALVES}
+        )
         for event, rank in FAILURES
     }
 
 
 def stops(rank):
-    """Let one process ask for an end after its second epoch; how it went in this one."""
+    """Let one process stop after its second epoch; the outcome in this one."""
     is_here, hook = rank == int(os.environ["RANK"]), EpochHook()
     net, data = make_net({}, True, max_epochs=4, callbacks=[("hook", hook)])
     hook.reset(end=lambda: is_here and len(net.history) == 2)
@@ -262,16 +264,16 @@ def stops(rank):
 
 
 def differences():
-    """What is said where something is not the same in the processes."""
+    """The errors if something differs between the processes."""
     rank = int(os.environ["RANK"])
     X, y = rows()
     n_rows = 20 + rank
 
     def fit(X=X, y=y, case=None, **kwargs):
-        return said(make_net(case or {}, True, **kwargs)[0].fit, X, y)
+        return error_of(make_net(case or {}, True, **kwargs)[0].fit, X, y)
 
     return {
-        "rows": fit(X[:n_rows], y[:n_rows]),
+        "samples": fit(X[:n_rows], y[:n_rows]),
         "targets": fit(y=np.roll(y, rank)),
         "inputs": fit(np.roll(X, rank)),
         "rounding": fit(X * (1 + 1e-7 * rank)),
@@ -285,26 +287,26 @@ def differences():
 
 
 def refusals():
-    """What is said about what processes cannot do together."""
+    """The errors for unsupported settings."""
     X, y = rows()
     hidden = {"criterion__mix_at": "hidden", "criterion__penalty": "directional"}
     few = {"module": {"batch_norm": True}, "batch_size": 2}
     idle = DistributedNet(Idle().double(), train_split=None, verbose=0)
     scoring = EpochScoring("accuracy", on_train=True, name="score")
     return {
-        "hidden": said(fit_case, hidden),
-        "second order": said(fit_case, {"criterion__penalty_order": 2}),
-        "batch norm": said(fit_case, few),
-        "idle": said(idle.fit, X, y),
-        "loader": said(fit_case, {"is_loaded": True, "batch_size": 7}),
-        "scoring": said(fit_case, {"callbacks": [("score", scoring)]}),
-        # The last one: accelerate keeps such a number for all accelerators of a process.
-        "accelerator": said(accumulate),
+        "hidden": error_of(fit_case, hidden),
+        "second order": error_of(fit_case, {"criterion__penalty_order": 2}),
+        "batch norm": error_of(fit_case, few),
+        "idle": error_of(idle.fit, X, y),
+        "loader": error_of(fit_case, {"is_loaded": True, "batch_size": 7}),
+        "scoring": error_of(fit_case, {"callbacks": [("score", scoring)]}),
+        # Last, since accelerate keeps this setting for all accelerators of a process.
+        "accelerator": error_of(accumulate),
     }
 
 
 def fit_case(case):
-    net, data = make_net(case, is_together=True)
+    net, data = make_net(case, is_distributed=True)
     return net.fit(*data)
 
 
@@ -313,17 +315,17 @@ def accumulate():
 
 
 def keeping(folder):
-    """Train with a check point, go on, and look at what is left of it."""
+    """Train with a checkpoint, continue, and collect the results."""
     rank = int(os.environ["RANK"])
     X, y = rows()
-    # Seeds that differ: the main process's draws are those of all.
+    # Different seeds: all processes use the draws of the main one.
     own = folder / f"process{rank}"
     own.mkdir()
     net, _ = make_net({}, True, seed=rank, criterion__random_state=None, max_epochs=2)
     net.set_params(callbacks=[Checkpoint(monitor=None, dirname=str(own))], verbose=1)
     net.fit(X, y)
     net.partial_fit(X, y)
-    if rank == 0:  # the other does not, and is not waited for
+    if rank == 0:  # no process waits for the other
         net.save_params(f_params=own / "alone.pt")
     again = pickle.loads(pickle.dumps(net))
     return {
@@ -337,11 +339,11 @@ def keeping(folder):
 
 
 def run_all(folder):
-    """Run all cases and write what came out, a file for each process."""
+    """Run all cases and write the results, one file per process."""
     torch.set_num_threads(1)
     gc.freeze()  # accelerate collects garbage after each training
     found = {name: trained(case, True) for name, case in {**CASES, **OTHER_CASES}.items()}
-    found["pictures"] = {name: with_images(case) for name, case in IMAGE_CASES.items()}
+    found["images"] = {name: with_images(case) for name, case in IMAGE_CASES.items()}
     found["dropout again"] = trained(OTHER_CASES["dropout"], True)
     found["keeping"] = keeping(folder)
     found["stops"] = [stops(rank) for rank in (0, 1)]
@@ -352,7 +354,7 @@ def run_all(folder):
 
 
 def train_for_ever(folder):
-    """Train until something happens; a file says that it has begun."""
+    """Train until the process is ended; a file marks the start."""
 
     class Begun(Callback):
         def on_epoch_end(self, net, **kwargs):

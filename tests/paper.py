@@ -1,14 +1,14 @@
-"""The classifier as the paper trains it: one network, whose every step a test can follow."""
+"""The classifier with the settings of the paper: one network."""
 
 from mixupe_sklearn import MixupEClassifier, make_mixupe_pipeline, make_preprocessor, preset
 
 
 def paper_classifier(**params):
-    """The paper's settings, and what a test changes of them."""
+    """The classifier of the paper, with changes of a test."""
     return MixupEClassifier(**preset("paper") | params)
 
 
 def paper_pipeline(**params):
-    """The same behind the paper's inputs."""
+    """The same after the preprocessing of the paper."""
     inputs = make_preprocessor(scaling="standard")
     return make_mixupe_pipeline(preprocessor=inputs, **preset("paper") | params)

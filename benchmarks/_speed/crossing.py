@@ -11,7 +11,7 @@ from benchmarks._speed.store import Figures
 from benchmarks._speed.timing import Run, per_step, take_turns
 from mixupe_sklearn import MixupEClassifier
 from mixupe_sklearn._net.build import rows_a_pass
-from mixupe_sklearn._runtime.hardware import n_threads_for
+from mixupe_sklearn._runtime.device import n_threads_for
 
 MOST_STEPS = 1_000
 # Small steps on two threads may take a hundred times as long beside a busy core.

@@ -25,7 +25,8 @@ from mixupe_sklearn._audio.files import (
     find_words,
     read_file,
 )
-from mixupe_sklearn._utils.parameter_rules import Number, check_rules, warn_user
+from mixupe_sklearn._utils.parameter_rules import Number, check_rules
+from mixupe_sklearn._utils.warnings import warn_user
 
 RATE = Number(
     f"a whole number of values a second up to {MOST_RATE}, such as 16000",

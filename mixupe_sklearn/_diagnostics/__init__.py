@@ -1,1 +1,1 @@
-"""Parts of the diagnostics: expansions, samples of rows, coefficients, a monitor, pictures."""
+"""Diagnostics: the Taylor expansion of the Mixup loss, a monitor, and figures."""

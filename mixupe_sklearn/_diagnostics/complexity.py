@@ -1,4 +1,4 @@
-"""The paper's second theorem: how large a class of generalised linear models may be."""
+"""Theorem 2 of the paper: the complexity of a class of generalised linear models."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,8 +10,8 @@ from mixupe_sklearn._utils.parameter_rules import Kind, Number, Rule, check_rule
 
 _RULES: dict[str, Rule] = {
     "lipschitz": Number("a number > 0", open_low=True),
-    "gamma": Number("a number >= 0, or None for the largest |q_hat| of the rows", or_none=True),
-    "xi": Number("a number >= 0, or None for the squared length of coef", or_none=True),
+    "gamma": Number("a number >= 0, or None for the largest |q_hat| of the samples", or_none=True),
+    "xi": Number("a number >= 0, or None for the squared norm of coef", or_none=True),
     "eta": Number("a number >= 0"),
     "loss_scale": Number("a number >= 0"),
     "mean": Kind("a function, or None", (Callable,), or_none=True),  # type: ignore[arg-type]
@@ -19,14 +19,14 @@ _RULES: dict[str, Rule] = {
 
 
 class GLMComplexity(NamedTuple):
-    """Complexity terms of the two methods, and what they were computed from.
+    """Complexity terms of the two methods, and the values that they are computed from.
 
-    ``mixupe`` and ``mixup`` are the terms, and ``mixupe_is_smaller`` whether the first is at most
-    the second; ``condition_holds`` is the paper's condition for that with ``eta * loss_scale = 1``,
+    ``mixupe`` and ``mixup`` are the terms. ``mixupe_is_smaller`` is whether the first is at most
+    the second. ``condition_holds`` is the paper's condition for that with ``eta * loss_scale = 1``,
     ``gamma * sqrt(max_norm) <= (1 + lipschitz) * sqrt(xi)``. ``gamma`` bounds ``|q_hat|``, ``xi``
-    the squared length of the weights, ``max_norm`` the squared length of rows. ``largest_score`` is
-    the largest ``|coef'x|`` of the rows, and ``score_bound`` what the theorem's proof takes for a
-    bound of it.
+    the squared norm of the weights, ``max_norm`` the squared norm of the samples.
+    ``largest_score`` is the largest ``|coef'x|`` of the samples, and ``score_bound`` the bound that
+    the proof of the theorem assumes for it.
 
     Examples
     --------
@@ -57,20 +57,20 @@ def glm_complexity(
     loss_scale: float = 1.0,
     mean: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> GLMComplexity:
-    """Compute the complexity terms of the paper's second theorem, of MixupE and of Mixup.
+    """Compute the complexity terms of MixupE and Mixup from Theorem 2 of the paper.
 
-    For a generalised linear model ``h(f(x)) = A(coef'x)`` with ``A`` Lipschitz and n rows::
+    For a generalised linear model ``h(f(x)) = A(coef'x)`` with ``A`` Lipschitz and n samples::
 
         mixupe = 2 * loss_scale * eta * lipschitz * gamma * max_norm / (sqrt(n) * (1 + lipschitz))
         mixup  = 2 * lipschitz * sqrt(xi * max_norm / n)
 
-    The first is the second term of the theorem's bound, the second one what the paper's appendix
-    has for Mixup, with the factor of the same lemma.
+    The first is the second term of the bound, equation (12). The second is the bound of the
+    paper's appendix for Mixup, with the factor of the same lemma.
 
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
-        Rows.
+        Samples.
     y : array-like of shape (n_samples,)
         Targets, 0 or 1.
     coef : array-like of shape (n_features,)
@@ -78,30 +78,30 @@ def glm_complexity(
     lipschitz : float, default=1.0
         Lipschitz constant of ``A``; 1 is that of the logistic loss.
     gamma : float or None, default=None
-        Bound of ``|q_hat|``; None takes the largest among the rows.
+        Bound of ``|q_hat|``; None takes the largest of the samples.
     xi : float or None, default=None
-        Bound of the squared length of the weights; None takes that of ``coef``.
+        Bound of the squared norm of the weights; None takes that of ``coef``.
     eta : float, default=1.0
         Weight of the penalty.
     loss_scale : float, default=1.0
-        The factor that keeps the loss at Mixup's size.
+        The factor that keeps the loss at the scale of the Mixup loss, equation (9).
     mean : callable or None, default=None
         The derivative of ``A``; None is that of the logistic loss.
 
     Returns
     -------
     complexity : GLMComplexity
-        Both terms, the condition, and the numbers behind them.
+        Both terms, the condition, and the values behind them.
 
     Notes
     -----
     Read the comparison with care. The proof goes from ``|y - A'| * |coef'x| <= gamma`` to
     ``|coef'x| <= gamma / (1 + lipschitz)``. That step would need ``|y - A'| >= 1 + lipschitz``;
     what holds is the opposite, ``|y - A'| <= 1 + lipschitz``. For the logistic loss
-    ``|y - A'| < 1``, so the largest score of the rows is above ``score_bound`` whenever ``gamma``
-    is the largest ``|q_hat|`` and not zero: both are returned, to be compared. Nor does a bound on
-    ``q_hat`` bound the weights where all rows are on the right side: ``q_hat`` goes to zero as
-    their scores grow.
+    ``|y - A'| < 1``, so the largest score of the samples is above ``score_bound`` whenever
+    ``gamma`` is the largest ``|q_hat|`` and not zero: both are returned for comparison. A bound on
+    ``q_hat`` does not bound the weights either if all samples are classified correctly: ``q_hat``
+    goes to zero as their scores grow.
 
     References
     ----------
@@ -147,8 +147,8 @@ def _checked(X: Any, y: Any, coef: Any) -> tuple[np.ndarray, np.ndarray, np.ndar
         X, y, coef = (np.asarray(values, dtype=float) for values in (X, y, coef))
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"Got X, y or coef that is no array of numbers ({error}), but expected dense arrays, "
-            f"with y of 0 and 1."
+            f"Got X, y or coef that is not an array of numbers ({error}), but expected dense "
+            f"arrays, with y of 0 and 1."
         ) from error
     coef = coef[0] if coef.ndim == 2 and len(coef) == 1 else coef  # as scikit-learn keeps it
     if X.ndim != 2 or not len(X) or y.shape != X.shape[:1] or coef.shape != X.shape[1:]:

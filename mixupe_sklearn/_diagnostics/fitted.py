@@ -1,30 +1,164 @@
-"""What a training has recorded, epoch by epoch, whoever kept it."""
+"""What diagnostics need of a fitted estimator or net: its samples, its network, its history."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+from torch.utils.data import Subset
 
-from mixupe_sklearn._diagnostics.sample import member_of
+from mixupe_sklearn._data.batches import make_dataset, split_weight
 from mixupe_sklearn._estimators.base import BaseMixupE
+from mixupe_sklearn._method.criterion import MixupELoss
+from mixupe_sklearn._method.forward import as_logits, encode_targets, run_stages, stages_of
+from mixupe_sklearn._net.net import MixupENet, MixupENetRegressor
+
+
+class Sample(NamedTuple):
+    """Samples in double precision at the stage that mixes them, and the rest of the network."""
+
+    run: Callable[[Tensor], Tensor]
+    X: Tensor
+    targets: Tensor
+    criterion: MixupELoss
+
+
+def fitted_net(estimator: Any, X: Any, y: Any, member: int = 0) -> tuple[Any, Any]:
+    """The net of one member, and a dataset of the samples as the net takes them.
+
+    Parameters
+    ----------
+    estimator : estimator of this package, a pipeline that ends with one, or MixupENet
+        Fitted.
+    X, y : array-like
+        Samples and their targets, as for ``fit``.
+    member : int, default=0
+        Index of the network, if there are several.
+    """
+    if isinstance(estimator, Pipeline):
+        check_is_fitted(estimator)
+        X = estimator[:-1].transform(X) if len(estimator) > 1 else X
+        return fitted_net(estimator[-1], X, y, member)
+    if isinstance(estimator, BaseMixupE):
+        check_is_fitted(estimator, "net_")
+        net = member_of(estimator.nets_, member)
+        return net, make_dataset(*estimator._tensors(net, estimator._monitored_rows(X, y)))
+    if isinstance(estimator, (MixupENet, MixupENetRegressor)):
+        check_is_fitted(estimator, "module_")
+        if y is None:
+            raise ValueError("Got y=None, but expected the targets of the samples.")
+        return member_of([estimator], member), estimator.get_dataset(X, y)
+    hint = "; pass its best_estimator_" if hasattr(estimator, "best_estimator_") else ""
+    raise TypeError(
+        f"Got a {type(estimator).__name__}, but expected an estimator of mixupe_sklearn, a "
+        f"pipeline that ends with one, or a MixupENet{hint}."
+    )
+
+
+def member_of(nets: Sequence[Any], member: int) -> Any:
+    """One of several networks, by its index."""
+    if isinstance(member, bool) or not isinstance(member, Integral) or not 0 <= member < len(nets):
+        raise ValueError(
+            f"Got member={member!r}, but expected 0 to {len(nets) - 1}, since the estimator has "
+            f"n_members={len(nets)}."
+        )
+    return nets[member]
+
+
+def spread(n_rows: int, n_wanted: int) -> np.ndarray:
+    """Indices of some samples, evenly spaced over all, without a random draw.
+
+    Examples
+    --------
+    >>> spread(10, 4), spread(3, 8)
+    (array([0, 3, 6, 9]), array([0, 1, 2]))
+    """
+    return np.linspace(0, n_rows - 1, min(n_rows, n_wanted)).round().astype(int)
+
+
+def batches_of(net: Any, dataset: Any, numbers: np.ndarray | None = None) -> list[tuple[Any, Any]]:
+    """Inputs, ready for the module, and targets of some samples or all, batch by batch."""
+    if numbers is not None:
+        dataset = Subset(dataset, numbers)  # type: ignore[arg-type]  # an array will do
+    pairs = net.get_iterator(dataset, training=False)
+    return [(net._prepared(split_weight(X)[0], training=False), y) for X, y in pairs]
+
+
+def first_stage(net: Any, stage: int | None) -> tuple[list[Any], int]:
+    """A module's stages, and how many of them run before derivatives are taken.
+
+    ``stage=None`` means none if inputs are tensors, and one if only hidden states can be mixed, as
+    with graphs.
+    """
+    stages, criterion = stages_of(net.module_), net.criterion_
+    if stage is None:
+        is_irregular = hasattr(net.module_, "encode") and criterion.mix_at == "hidden"
+        return stages, int(is_irregular)
+    if not 0 <= stage < len(stages):
+        raise ValueError(
+            f"Got stage={stage}, but expected 0 to {len(stages) - 1}, the number of stages of "
+            f"{type(net.module_).__name__} that can run before derivatives are taken."
+        )
+    return stages, stage
+
+
+def sample_of(net: Any, dataset: Any, stage: int | None = None) -> Sample:
+    """All samples of a dataset, and the rest of a copy of the network, in double precision.
+
+    The copy is in evaluation mode: samples do not interact, and dropout is off.
+    """
+    was_training = net.module_.training
+    net.module_.eval()
+    _, stage = first_stage(net, stage)
+    try:
+        with torch.no_grad():
+            pairs = batches_of(net, dataset)
+            parts = [_state(net, stage, inputs) for inputs, _ in pairs]
+    finally:
+        net.module_.train(was_training)
+    module = copy.deepcopy(net.module_).cpu().double().eval().requires_grad_(False)
+    rest = stages_of(module)[stage:] if stage else [module]
+
+    def run(X: Tensor) -> Tensor:
+        return as_logits(run_stages(rest, X, {}))
+
+    X = torch.cat(parts).detach().cpu().double()
+    y = torch.cat([torch.as_tensor(targets) for _, targets in pairs]).cpu()
+    with torch.no_grad():
+        width = run(X[:1]).expand(len(X), -1)
+    return Sample(run, X, encode_targets(y, width, net.criterion_.head), net.criterion_)
+
+
+def _state(net: Any, stage: int, inputs: Any) -> Tensor:
+    """The input of the part of the network that derivatives are taken of."""
+    state = run_stages(stages_of(net.module_)[:stage], inputs, {}) if stage else inputs
+    if isinstance(state, Tensor) and state.is_floating_point():
+        return state
+    raise TypeError(
+        f"Got a {type(state).__name__} at stage {stage} of {type(net.module_).__name__}, but "
+        f"expected a floating-point tensor: derivatives are taken along it."
+    )
 
 
 def records_of(estimator: Any, member: int = 0) -> list[Mapping[str, Any]]:
-    """What each epoch has recorded: of an estimator, one of its members, a net, or a list of it."""
+    """The history of a fitted estimator, one of its members, or a net; a list is returned as is."""
     if isinstance(estimator, Sequence) and not isinstance(estimator, (str, bytes)):
         if not estimator or not all(isinstance(row, Mapping) for row in estimator):
             raise TypeError(
-                "Got a list of something else than records of epochs, but expected the history of "
-                "one training; several trainings go into a dict, by name."
+                "Got a list of something other than records of epochs, but expected the history of "
+                "one training; pass several trainings as a dict, by name."
             )
         return list(estimator)
     if isinstance(estimator, Pipeline):
         return records_of(estimator[-1], member)
     if isinstance(estimator, BaseMixupE):
         check_is_fitted(estimator, "net_")
-        # Members that trained as one have no records of their own.
+        # Members that were trained together have no records of their own.
         own = list(member_of(estimator.nets_, member).history)
         return own if own and "train_loss" in own[-1] else list(estimator.history_)
     if hasattr(estimator, "history"):
@@ -36,14 +170,15 @@ def records_of(estimator: Any, member: int = 0) -> list[Mapping[str, Any]]:
 
 
 def column(records: Sequence[Mapping[str, Any]], name: str) -> tuple[np.ndarray, np.ndarray]:
-    """The epochs that have a number of this name, and the numbers."""
+    """The epochs that recorded a value of this name, and the values."""
     values = np.array([row.get(name, np.nan) for row in records], dtype=float)
     epochs = np.arange(1, len(values) + 1)
     is_there = ~np.isnan(values)
     return epochs[is_there], values[is_there]
 
 
-def watched(records: Sequence[Mapping[str, Any]], name: str) -> tuple[np.ndarray, np.ndarray]:
+def monitored(records: Sequence[Mapping[str, Any]], name: str) -> tuple[np.ndarray, np.ndarray]:
+    """The same for a value of ``DerivativeMonitor``; raises if the training had none."""
     epochs, values = column(records, name)
     if not len(values):
         raise ValueError(
@@ -53,5 +188,5 @@ def watched(records: Sequence[Mapping[str, Any]], name: str) -> tuple[np.ndarray
 
 
 def by_name(estimators: Any) -> Mapping[str, Any]:
-    """Trainings by name; a single one has none."""
+    """Trainings by name; a single one gets an empty name."""
     return estimators if isinstance(estimators, Mapping) else {"": estimators}

@@ -1,4 +1,4 @@
-"""A skorch callback that watches the directional derivatives while a network trains."""
+"""A skorch callback that monitors the directional derivatives while a network trains."""
 
 import math
 from typing import Any
@@ -7,83 +7,86 @@ import torch
 from skorch.callbacks import Callback
 from torch import Tensor
 
-from mixupe_sklearn._diagnostics.coefficients import coefficients
-from mixupe_sklearn._diagnostics.sample import batches_of, first_stage, spread
+from mixupe_sklearn._diagnostics.fitted import batches_of, first_stage, spread
+from mixupe_sklearn._diagnostics.taylor import coefficients
 from mixupe_sklearn._method.forward import as_logits, encode_targets, run_stages
 from mixupe_sklearn._method.penalties import logit_penalty
 from mixupe_sklearn._net.net import MixupENet, MixupENetRegressor
 from mixupe_sklearn._utils.parameter_rules import Number, Rule, check_rules
 
-# What an epoch's record has of a look.
-WATCHED = ("alpha_min", "q_abs", "q_hat_abs", "penalty_share")
-# What a step and a look take beside their arithmetic, counted in multiplications. Measured with
-# small networks on one thread; a look may take this share of an epoch, by this account.
-_STEP, _LOOK, _SHARE = 2e6, 1.2e7, 0.03
-_LEAST_ROWS, _MOST_ROWS = 16, 64
+# What the record of an epoch holds.
+MONITORED = ("alpha_min", "q_abs", "q_hat_abs", "penalty_share")
+# Overhead of a step and of an evaluation beside their arithmetic, in multiplications, measured with
+# small networks on one thread. An evaluation may take this share of an epoch.
+_STEP, _EVALUATION, _SHARE = 2e6, 1.2e7, 0.03
+_MIN_ROWS, _MAX_ROWS = 16, 64
 _RULES: dict[str, Rule] = {
-    "n_rows": Number("a whole number >= 1, or None", low=1, integer=True, or_none=True),
-    "every": Number("a whole number >= 1, or None", low=1, integer=True, or_none=True),
+    "n_rows": Number("an integer >= 1, or None", low=1, integer=True, or_none=True),
+    "every": Number("an integer >= 1, or None", low=1, integer=True, or_none=True),
 }
 
 
-def rows_to_watch(n_rows: int, n_outputs: int) -> int:
-    """How many rows a look takes, so that it stays small beside an epoch of ``n_rows``.
+def n_monitored(n_rows: int, n_outputs: int) -> int:
+    """Number of samples to evaluate, so that an evaluation is cheap beside an epoch.
 
     Examples
     --------
-    >>> rows_to_watch(16000, 26), rows_to_watch(1437, 10), rows_to_watch(50000, 10)
+    >>> n_monitored(16000, 26), n_monitored(1437, 10), n_monitored(50000, 10)
     (26, 16, 64)
     """
     affordable = _SHARE / 2 * 3 * n_rows / (1 + n_outputs)
-    return int(min(max(affordable, _LEAST_ROWS), _MOST_ROWS))
+    return int(min(max(affordable, _MIN_ROWS), _MAX_ROWS))
 
 
-def epochs_a_look(n_rows: int, batch_size: int, n_outputs: int, work: float, n_watched: int) -> int:
-    """After how many epochs to look again; ``work`` is what a row costs in multiplications.
+def epochs_between(
+    n_rows: int, batch_size: int, n_outputs: int, work: float, n_evaluated: int
+) -> int:
+    """Number of epochs between evaluations; ``work`` is the multiplications of one sample.
 
     Examples
     --------
-    >>> epochs_a_look(16000, 100, 26, 22_000, 26), epochs_a_look(120, 100, 3, 17_000, 16)
+    >>> epochs_between(16000, 100, 26, 22_000, 26), epochs_between(120, 100, 3, 17_000, 16)
     (1, 44)
     """
-    # Forward, and backward twice as much; a look goes backward once for each output.
+    # A backward pass costs two forward ones. An evaluation runs one backward pass per output.
     epoch = math.ceil(n_rows / batch_size) * _STEP + 3 * n_rows * work
-    look = _LOOK + n_watched * (1 + n_outputs) * work
-    return math.ceil(look / (_SHARE * epoch))
+    evaluation = _EVALUATION + n_evaluated * (1 + n_outputs) * work
+    return math.ceil(evaluation / (_SHARE * epoch))
 
 
 class DerivativeMonitor(Callback):
     """Record what Mixup and its penalty do to the directional derivatives, epoch by epoch.
 
-    At the end of an epoch some training rows, always the same, are run clean, in evaluation mode,
-    and these go into the history (``net_.history``, and ``history_`` of an estimator of one
+    At the end of an epoch, a fixed subset of the training samples runs clean, in evaluation mode.
+    These values go into the history (``net_.history``, and ``history_`` of an estimator of one
     network):
 
-    - ``alpha_min``: least coefficient alpha of the paper's equation (6), over rows and outputs.
-      Where it is negative Mixup alone would enlarge a derivative (the paper's second figure).
-    - ``q_abs``: mean ``|q|``, the first directional derivative of the loss towards the mean.
+    - ``alpha_min``: minimum of the coefficient alpha of the paper's equation (6), over samples and
+      outputs. If it is negative, Mixup alone enlarges a derivative (the paper's Figure 2).
+    - ``q_abs``: mean ``|q|``, the first directional derivative of the loss toward the mean.
     - ``q_hat_abs``: mean ``|q_hat|``, its approximation from the logits.
-    - ``penalty_share``: what the penalty, times ``eta``, has of the training loss before it is
+    - ``penalty_share``: share of ``eta`` times the penalty in the training loss before it is
       rescaled, ``1 - loss_scale``.
 
-    Epochs without a look have NaN for the first three.
+    Epochs without an evaluation have NaN for the first three.
 
     Parameters
     ----------
     n_rows : int or None, default=None
-        How many rows are watched, evenly over the training set. None takes 16 to 64, fewer where
-        the table is small and outputs are many.
+        Number of samples to evaluate, evenly spaced over the training set. None takes 16 to 64,
+        fewer for a small table with many outputs.
     every : int or None, default=None
-        Look after every so many epochs, and after the first and the last one. None chooses by the
-        sizes of rows, batches and network, so that looks take a few percent of the training; of a
-        small table few epochs are looked at.
+        Number of epochs between evaluations; the first and the last epoch are always evaluated.
+        None chooses by the number of samples, the batch size and the network, so that evaluations
+        take a few percent of the training time. For a small table that means few epochs.
 
     Notes
     -----
-    Training is not changed by it, to the bit: nothing is drawn at random. The rows that are watched
-    are kept while the training lasts. With several members each net has a history of its own
-    (``nets_[i].history``); and any callback, this one too, lets members train one after the other,
-    which takes several times as long as all as one. Watch a single network (``n_members=1``).
+    The monitor does not change training, to the bit: it draws nothing at random. It keeps the
+    samples in memory while training lasts. With several members, each net has its own history
+    (``nets_[i].history``). This callback, like any other, makes members train one after the other,
+    which takes several times as long as training them together. Monitor a single network
+    (``n_members=1``).
 
     Examples
     --------
@@ -104,41 +107,41 @@ class DerivativeMonitor(Callback):
         self.every = every
 
     def initialize(self) -> "DerivativeMonitor":
-        """Check the parameters, and forget the rows of another training."""
+        """Check the parameters, and drop the samples of an earlier training."""
         check_rules(vars(self), _RULES)
         self.rows_: Any = None
         return self
 
     def on_epoch_end(self, net: Any, dataset_train: Any = None, **kwargs: Any) -> None:
-        """Look, if it is time, and record."""
+        """Evaluate if it is due, and record."""
         if self.rows_ is None:
             self.rows_ = self._choose(net, dataset_train)
         rows, every = self.rows_
         n_done = len(net.history)
-        is_time = (n_done - 1) % every == 0 or n_done == net.max_epochs
-        values = look(net, rows) if is_time else [math.nan] * 3
-        # Before it was rescaled the loss was 1 / loss_scale times as large.
+        is_due = (n_done - 1) % every == 0 or n_done == net.max_epochs
+        values = evaluate(net, rows) if is_due else [math.nan] * 3
+        # Before rescaling, the loss was 1 / loss_scale times as large.
         share = 1 - net.history[-1]["loss_scale"]
-        for name, value in zip(WATCHED, [*values, share], strict=True):
+        for name, value in zip(MONITORED, [*values, share], strict=True):
             net.history.record(name, float(value))
 
     def on_train_end(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
-        """Let the rows go."""
+        """Release the samples."""
         self.rows_ = None
 
     def _choose(self, net: Any, dataset: Any) -> tuple[list[tuple[Any, Any]], int]:
-        """The rows to watch, as batches, and after how many epochs to look."""
+        """The samples to evaluate, as batches, and the number of epochs between evaluations."""
         if not isinstance(net, (MixupENet, MixupENetRegressor)):
             raise TypeError(
-                f"Got a {type(net).__name__} to watch, but expected a MixupENet, or an estimator "
+                f"Got a {type(net).__name__} to monitor, but expected a MixupENet, or an estimator "
                 f"of mixupe_sklearn."
             )
         n_all, n_outputs = len(dataset), _n_outputs(net, dataset)
-        n_rows = self.n_rows or rows_to_watch(n_all, n_outputs)
-        # Of dense layers each weight is one multiplication a row.
+        n_rows = self.n_rows or n_monitored(n_all, n_outputs)
+        # Each weight of a dense layer is one multiplication per sample.
         work = net._work or sum(parameter.numel() for parameter in net.module_.parameters())
         batch_size = n_all if net.batch_size == -1 else net.batch_size
-        every = self.every or epochs_a_look(n_all, batch_size, n_outputs, work, n_rows)
+        every = self.every or epochs_between(n_all, batch_size, n_outputs, work, n_rows)
         return batches_of(net, dataset, spread(n_all, n_rows)), every
 
     def __getstate__(self) -> dict[str, Any]:
@@ -156,23 +159,23 @@ def _n_outputs(net: Any, dataset: Any) -> int:
         net.module_.train(was_training)
 
 
-def look(net: Any, rows: list[tuple[Any, Any]]) -> list[float]:
-    """Least alpha, mean ``|q|`` and mean ``|q_hat|`` of a net over batches of rows."""
+def evaluate(net: Any, batches: list[tuple[Any, Any]]) -> list[float]:
+    """Minimum alpha, mean ``|q|`` and mean ``|q_hat|`` of a net over batches of samples."""
     module, criterion = net.module_, net.criterion_
     was_training = module.training
     module.eval()
     stages, stage = first_stage(net, None)
     try:
         with torch.enable_grad():
-            parts = [_look_at(net, stages, stage, inputs, y, criterion) for inputs, y in rows]
+            parts = [_evaluate(net, stages, stage, inputs, y, criterion) for inputs, y in batches]
     finally:
         module.train(was_training)
-    least = min(float(alpha.min()) for alpha, _, _ in parts)
+    alpha_min = min(float(alpha.min()) for alpha, _, _ in parts)
     q, q_hat = (torch.cat([part[place] for part in parts]).abs().mean() for place in (1, 2))
-    return [least, float(q), float(q_hat)]
+    return [alpha_min, float(q), float(q_hat)]
 
 
-def _look_at(
+def _evaluate(
     net: Any, stages: list[Any], stage: int, inputs: Any, y: Any, criterion: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
     with torch.no_grad():
@@ -180,7 +183,7 @@ def _look_at(
     state = state.to(net.device).detach().requires_grad_()
     logits = as_logits(run_stages(stages[stage:] if stage else [net.module_], state, {}))
     targets = encode_targets(torch.as_tensor(y).to(net.device), logits, criterion.head)
-    # As the criterion has it: a hidden state's mean is known from the rows at hand alone.
+    # As in the criterion: the mean of a hidden state is known for these samples only.
     X_mean = state.detach().mean(dim=0) if stage else criterion.X_mean.to(state)
     parts = coefficients(logits, state, targets, X_mean, criterion.head)
     q_hat, _ = logit_penalty(logits.detach(), targets, criterion.head)

@@ -1,31 +1,31 @@
-"""Pictures of losses, in the manner of scikit-learn's displays."""
+"""Figures of losses, as displays in the style of scikit-learn."""
 
 from typing import Any
 
 import numpy as np
 
-from mixupe_sklearn._diagnostics.axes import line_style, new_axes, tidy
 from mixupe_sklearn._diagnostics.fitted import by_name, column, records_of
+from mixupe_sklearn._utils.plotting import line_style, new_axes, tidy
 
 
 class LossCurvesDisplay:
-    """Training and validation loss of a training, epoch by epoch (the paper's first figure).
+    """Training and validation loss of a training, by epoch (the paper's Figure 1).
 
     Parameters
     ----------
     train : pair of arrays
-        Epochs and the training loss, that of mixed rows where rows are mixed.
+        Epochs and the training loss, which is that of mixed samples if samples are mixed.
     valid : pair of arrays
-        Epochs and the loss of clean validation rows; empty where there were none.
+        Epochs and the loss of clean validation samples; empty if there were none.
     name : str or None, default=None
-        What the legend calls it.
+        Label in the legend.
 
     Attributes
     ----------
     ax_ : ndarray of matplotlib Axes
-        Where the two losses were drawn.
+        Axes of the two losses.
     figure_ : matplotlib Figure
-        The figure around them.
+        Figure of the axes.
     lines_ : list of matplotlib lines
         One for each loss.
 
@@ -51,16 +51,16 @@ class LossCurvesDisplay:
     def from_estimator(
         cls, estimator: Any, *, name: str | None = None, ax: Any = None, **line_kw: Any
     ) -> "LossCurvesDisplay":
-        """Draw the training of a fitted estimator.
+        """Plot the losses of a fitted estimator.
 
         Parameters
         ----------
         estimator : fitted estimator, net, or list of records
-            Trained with ``X_val`` and ``y_val``, if the validation loss is wanted.
+            Trained with ``X_val`` and ``y_val`` to have a validation loss.
         name : str or None, default=None
-            What the legend calls it.
+            Label in the legend.
         ax : pair of matplotlib Axes or None, default=None
-            Where to draw the two; None makes new ones.
+            Axes of the two losses; None creates new ones.
         **line_kw : dict
             Passed on to matplotlib's ``plot``.
         """
@@ -71,14 +71,14 @@ class LossCurvesDisplay:
         return cls(train, column(records, "valid_loss"), name=name).plot(ax=ax, **line_kw)
 
     def plot(self, ax: Any = None, *, name: str | None = None, **line_kw: Any):
-        """Draw them.
+        """Plot the losses.
 
         Parameters
         ----------
         ax : pair of matplotlib Axes or None, default=None
-            Where to draw the two; None makes new ones.
+            Axes of the two losses; None creates new ones.
         name : str or None, default=None
-            What the legend calls it; None means the display's own name.
+            Label in the legend; None means the name of the display.
         **line_kw : dict
             Passed on to matplotlib's ``plot``.
         """
@@ -99,7 +99,7 @@ class LossCurvesDisplay:
 
 
 def _starts_high(ax: Any) -> bool:
-    """Whether the first losses are so large that nothing would be seen of the last ones."""
+    """Whether the first losses are so large that a linear axis would hide the last ones."""
     curves = [np.asarray(line.get_ydata()) for line in ax.get_lines() if len(line.get_ydata())]
     if not curves or min(curve.min() for curve in curves) <= 0:
         return False
@@ -107,14 +107,14 @@ def _starts_high(ax: Any) -> bool:
 
 
 def plot_loss_curves(estimators: Any, *, ax: Any = None) -> dict[str, LossCurvesDisplay]:
-    """Draw training and validation loss of several trainings side by side.
+    """Plot training and validation loss of several trainings.
 
     Parameters
     ----------
     estimators : dict of str to estimator, or estimator
-        Fitted, with ``X_val`` and ``y_val`` where the validation loss is wanted.
+        Fitted; with ``X_val`` and ``y_val`` to have a validation loss.
     ax : pair of matplotlib Axes or None, default=None
-        Where to draw; None makes new ones.
+        Axes to draw on; None creates new ones.
 
     Returns
     -------

@@ -1,31 +1,31 @@
-"""Pictures of what a monitor has seen, in the manner of scikit-learn's displays."""
+"""Figures of a ``DerivativeMonitor``, as displays in the style of scikit-learn."""
 
 from typing import Any
 
 import numpy as np
 
-from mixupe_sklearn._diagnostics.axes import COLOURS, FAINT, line_style, new_axes, tidy
-from mixupe_sklearn._diagnostics.fitted import by_name, records_of, watched
+from mixupe_sklearn._diagnostics.fitted import by_name, monitored, records_of
+from mixupe_sklearn._utils.plotting import COLOURS, FAINT, line_style, new_axes, tidy
 
 
 class AlphaMinDisplay:
-    """The least coefficient alpha of each epoch (the paper's second figure).
+    """The minimum of the coefficient alpha by epoch (the paper's Figure 2).
 
-    Below zero, Mixup alone would enlarge a directional derivative of some row and output.
+    Below zero, Mixup alone enlarges a directional derivative of some sample and output.
 
     Parameters
     ----------
     epochs, alpha_min : ndarray
-        When it was looked at, and what it was.
+        Evaluated epochs and the values.
     name : str or None, default=None
-        What the legend calls it.
+        Label in the legend.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Where it was drawn.
+        Axes of the plot.
     figure_ : matplotlib Figure
-        The figure around it.
+        Figure of the axes.
     line_ : matplotlib line
         The curve.
 
@@ -34,7 +34,7 @@ class AlphaMinDisplay:
     >>> from mixupe_sklearn.diagnostics import AlphaMinDisplay
     >>> display = AlphaMinDisplay([1, 2, 3], [-0.4, -0.2, -0.1], name="Mixup").plot()
     >>> display.ax_.get_ylabel()
-    'least alpha'
+    'minimum alpha'
     """
 
     def __init__(self, epochs: Any, alpha_min: Any, *, name: str | None = None):
@@ -52,33 +52,33 @@ class AlphaMinDisplay:
         ax: Any = None,
         **line_kw: Any,
     ) -> "AlphaMinDisplay":
-        """Draw what a ``DerivativeMonitor`` has recorded.
+        """Plot what a ``DerivativeMonitor`` recorded.
 
         Parameters
         ----------
         estimator : fitted estimator, net, or list of records
             Trained with ``callbacks=[DerivativeMonitor()]``.
         member : int, default=0
-            Which network of an estimator with several.
+            Index of the network of an estimator with several.
         name : str or None, default=None
-            What the legend calls it.
+            Label in the legend.
         ax : matplotlib Axes or None, default=None
-            Where to draw; None makes new ones.
+            Axes to draw on; None creates new ones.
         **line_kw : dict
             Passed on to matplotlib's ``plot``.
         """
-        epochs, values = watched(records_of(estimator, member), "alpha_min")
+        epochs, values = monitored(records_of(estimator, member), "alpha_min")
         return cls(epochs, values, name=name).plot(ax=ax, **line_kw)
 
     def plot(self, ax: Any = None, *, name: str | None = None, **line_kw: Any) -> "AlphaMinDisplay":
-        """Draw it.
+        """Plot the curves.
 
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            Where to draw; None makes new ones.
+            Axes to draw on; None creates new ones.
         name : str or None, default=None
-            What the legend calls it; None means the display's own name.
+            Label in the legend; None means the name of the display.
         **line_kw : dict
             Passed on to matplotlib's ``plot``.
         """
@@ -87,28 +87,28 @@ class AlphaMinDisplay:
         how = {"label": label, **line_style(self.ax_, line_kw, len(self.epochs))}
         (self.line_,) = self.ax_.plot(self.epochs, self.alpha_min, **how)
         self.ax_.axhline(0.0, color=FAINT, linewidth=1.0, zorder=0)
-        tidy(self.ax_, x="epoch", y="least alpha")
+        tidy(self.ax_, x="epoch", y="minimum alpha")
         if label is not None:
             self.ax_.legend(frameon=False)
         return self
 
 
 class PenaltyDisplay:
-    """How large the penalty was, and what it had of the loss, epoch by epoch.
+    """Size of the penalty and its share of the loss, by epoch.
 
     Parameters
     ----------
     epochs, q_abs, q_hat_abs : ndarray
-        When it was looked at, and the means of ``|q|`` and ``|q_hat|``.
+        Evaluated epochs, and the means of ``|q|`` and ``|q_hat|``.
     share_epochs, penalty_share : ndarray
-        Each epoch, and the penalty's share of the loss.
+        Epochs, and the share of the penalty in the loss.
 
     Attributes
     ----------
     ax_ : ndarray of matplotlib Axes
-        Where the sizes and the shares were drawn.
+        Axes of the sizes and of the shares.
     figure_ : matplotlib Figure
-        The figure around them.
+        Figure of the axes.
     lines_ : list of matplotlib lines
         ``|q|``, ``|q_hat|`` and the share.
 
@@ -133,31 +133,33 @@ class PenaltyDisplay:
     def from_estimator(
         cls, estimator: Any, *, member: int = 0, ax: Any = None, **line_kw: Any
     ) -> "PenaltyDisplay":
-        """Draw what a ``DerivativeMonitor`` has recorded.
+        """Plot what a ``DerivativeMonitor`` recorded.
 
         Parameters
         ----------
         estimator : fitted estimator, net, or list of records
             Trained with ``callbacks=[DerivativeMonitor()]``.
         member : int, default=0
-            Which network of an estimator with several.
+            Index of the network of an estimator with several.
         ax : pair of matplotlib Axes or None, default=None
-            Where to draw the two panels; None makes new ones.
+            Axes of the two panels; None creates new ones.
         **line_kw : dict
             Passed on to matplotlib's ``plot``.
         """
         records = records_of(estimator, member)
-        epochs, q_abs = watched(records, "q_abs")
-        _, q_hat_abs = watched(records, "q_hat_abs")
-        return cls(epochs, q_abs, q_hat_abs, *watched(records, "penalty_share")).plot(ax, **line_kw)
+        epochs, q_abs = monitored(records, "q_abs")
+        _, q_hat_abs = monitored(records, "q_hat_abs")
+        return cls(epochs, q_abs, q_hat_abs, *monitored(records, "penalty_share")).plot(
+            ax, **line_kw
+        )
 
     def plot(self, ax: Any = None, **line_kw: Any) -> "PenaltyDisplay":
-        """Draw it.
+        """Plot the curves.
 
         Parameters
         ----------
         ax : pair of matplotlib Axes or None, default=None
-            Where to draw the two panels; None makes new ones.
+            Axes of the two panels; None creates new ones.
         **line_kw : dict
             Passed on to matplotlib's ``plot``.
         """
@@ -181,14 +183,14 @@ class PenaltyDisplay:
 
 
 def plot_alpha_min(estimators: Any, *, ax: Any = None) -> dict[str, AlphaMinDisplay]:
-    """Draw the least coefficient alpha of several trainings.
+    """Plot the minimum of the coefficient alpha of several trainings.
 
     Parameters
     ----------
     estimators : dict of str to estimator, or estimator
         Fitted with ``callbacks=[DerivativeMonitor()]``.
     ax : matplotlib Axes or None, default=None
-        Where to draw; None makes new ones.
+        Axes to draw on; None creates new ones.
 
     Returns
     -------
@@ -210,21 +212,21 @@ def plot_alpha_min(estimators: Any, *, ax: Any = None) -> dict[str, AlphaMinDisp
 
 
 def plot_penalty(estimator: Any, *, member: int = 0, ax: Any = None) -> PenaltyDisplay:
-    """Draw the size of the penalty and its share of the loss.
+    """Plot the size of the penalty and its share of the loss.
 
     Parameters
     ----------
     estimator : fitted estimator, net, or list of records
         Trained with ``callbacks=[DerivativeMonitor()]``.
     member : int, default=0
-        Which network of an estimator with several.
+        Index of the network of an estimator with several.
     ax : pair of matplotlib Axes or None, default=None
-        Where to draw; None makes new ones.
+        Axes to draw on; None creates new ones.
 
     Returns
     -------
     display : PenaltyDisplay
-        What was drawn.
+        The display.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Pictures of predictions: where classes meet, and how far probabilities can be trusted."""
+"""Figures of predictions: decision boundaries and the calibration of probabilities."""
 
 from typing import Any
 
@@ -6,40 +6,39 @@ import numpy as np
 from sklearn.inspection import DecisionBoundaryDisplay
 from sklearn.utils.validation import check_is_fitted
 
-from mixupe_sklearn._diagnostics.axes import COLOURS, FAINT, line_style, new_axes, tidy
 from mixupe_sklearn._diagnostics.fitted import by_name
 from mixupe_sklearn._utils.parameter_rules import Number, Rule, check_rules
-from mixupe_sklearn._utils.plotting import plain_label
+from mixupe_sklearn._utils.plotting import COLOURS, FAINT, line_style, new_axes, plain_label, tidy
 
-_RULES: dict[str, Rule] = {"n_bins": Number("a whole number >= 1", low=1, integer=True)}
+_RULES: dict[str, Rule] = {"n_bins": Number("an integer >= 1", low=1, integer=True)}
 _RULES_OF_GRID: dict[str, Rule] = {
-    "grid_resolution": Number("a whole number >= 2", low=2, integer=True)
+    "grid_resolution": Number("an integer >= 2", low=2, integer=True)
 }
 
 
 class ReliabilityDisplay:
-    """How often predictions are right, against how sure they were.
+    """Accuracy of predictions against their confidence.
 
-    The probability of the predicted class is sorted into bins of equal width; each has the mean of
-    these probabilities and the share of right predictions. The mean distance of the two, weighted
-    by the rows of a bin, is the expected calibration error. For two classes and the probability of
-    the second one, see :class:`sklearn.calibration.CalibrationDisplay`.
+    Samples are binned by the probability of the predicted class, in bins of equal width. Each bin
+    has a mean probability and an accuracy. Their mean absolute difference, weighted by the number
+    of samples, is the expected calibration error. For the probability of the second of two classes
+    see :class:`sklearn.calibration.CalibrationDisplay`.
 
     Parameters
     ----------
     confidence, accuracy, weight : ndarray of shape (n_filled_bins,)
-        Mean probability, share of right predictions, and share of the rows, of bins with rows.
+        Mean probability, accuracy and share of the samples, of the non-empty bins.
     name : str or None, default=None
-        What the legend calls it.
+        Label in the legend.
 
     Attributes
     ----------
     calibration_error : float
         The expected calibration error.
     ax_ : matplotlib Axes
-        Where it was drawn.
+        Axes of the plot.
     figure_ : matplotlib Figure
-        The figure around it.
+        Figure of the axes.
     line_ : matplotlib line
         The curve.
 
@@ -48,7 +47,7 @@ class ReliabilityDisplay:
     >>> from mixupe_sklearn.diagnostics import ReliabilityDisplay
     >>> proba = [[0.9, 0.1], [0.8, 0.2], [0.2, 0.8], [0.1, 0.9]]
     >>> display = ReliabilityDisplay.from_predictions([0, 1, 1, 1], proba, n_bins=2)
-    >>> round(display.calibration_error, 2)              # 0.85 sure, three of four right
+    >>> round(display.calibration_error, 2)              # confidence 0.85, accuracy 0.75
     0.1
     """
 
@@ -60,7 +59,7 @@ class ReliabilityDisplay:
 
     @property
     def calibration_error(self) -> float:
-        """Mean distance between accuracy and confidence, weighted by rows."""
+        """Mean absolute difference of accuracy and confidence, weighted by samples."""
         return float(self.weight @ np.abs(self.accuracy - self.confidence))
 
     @classmethod
@@ -75,20 +74,20 @@ class ReliabilityDisplay:
         ax: Any = None,
         **line_kw: Any,
     ) -> "ReliabilityDisplay":
-        """Draw the predictions of a fitted classifier.
+        """Plot the predictions of a fitted classifier.
 
         Parameters
         ----------
         estimator : classifier
-            Any of scikit-learn's kind, with ``predict_proba`` and ``classes_``.
+            Any scikit-learn classifier with ``predict_proba`` and ``classes_``.
         X, y : array-like
-            Rows that it was not trained on, and their labels.
+            Held-out samples and their labels.
         n_bins : int, default=10
-            How many bins.
+            Number of bins.
         name : str or None, default=None
-            What the legend calls it.
+            Label in the legend.
         ax : matplotlib Axes or None, default=None
-            Where to draw; None makes new ones.
+            Axes to draw on; None creates new ones.
         **line_kw : dict
             Passed on to matplotlib's ``plot``.
         """
@@ -109,7 +108,7 @@ class ReliabilityDisplay:
         ax: Any = None,
         **line_kw: Any,
     ) -> "ReliabilityDisplay":
-        """Draw given probabilities.
+        """Plot given probabilities.
 
         Parameters
         ----------
@@ -120,11 +119,11 @@ class ReliabilityDisplay:
         classes : array-like of shape (n_classes,) or None, default=None
             The label of each column; None means 0, 1, 2 and so on.
         n_bins : int, default=10
-            How many bins.
+            Number of bins.
         name : str or None, default=None
-            What the legend calls it.
+            Label in the legend.
         ax : matplotlib Axes or None, default=None
-            Where to draw; None makes new ones.
+            Axes to draw on; None creates new ones.
         **line_kw : dict
             Passed on to matplotlib's ``plot``.
         """
@@ -144,34 +143,34 @@ class ReliabilityDisplay:
     def plot(
         self, ax: Any = None, *, name: str | None = None, **line_kw: Any
     ) -> "ReliabilityDisplay":
-        """Draw it; the size of a point tells how many rows it stands for.
+        """Plot the curve; the area of a point grows with its number of samples.
 
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            Where to draw; None makes new ones.
+            Axes to draw on; None creates new ones.
         name : str or None, default=None
-            What the legend calls it; None means the display's own name.
+            Label in the legend; None means the name of the display.
         **line_kw : dict
             Passed on to matplotlib's ``plot``.
         """
         (self.ax_,) = new_axes(ax)
         self.figure_, label = self.ax_.figure, name or self.name
         how = line_style(self.ax_, line_kw, len(self.weight), linewidth=1.5, marker="")
-        told = f"calibration error {100 * self.calibration_error:.1f} %"
-        told = told if label is None else f"{label}: {told}"
+        text = f"calibration error {100 * self.calibration_error:.1f} %"
+        text = text if label is None else f"{label}: {text}"
         self.ax_.plot([0, 1], [0, 1], color=FAINT, linewidth=1.0, linestyle=":", zorder=0)
-        (self.line_,) = self.ax_.plot(self.confidence, self.accuracy, **{"label": told, **how})
+        (self.line_,) = self.ax_.plot(self.confidence, self.accuracy, **{"label": text, **how})
         sizes = 12 + 150 * self.weight
         self.ax_.scatter(self.confidence, self.accuracy, s=sizes, color=how["color"], alpha=0.6)
         self.ax_.set_ylim(-0.02, 1.02)
         self.ax_.legend(frameon=False, loc="upper left")
-        tidy(self.ax_, x="probability of the predicted class", y="share of right predictions")
+        tidy(self.ax_, x="probability of the predicted class", y="accuracy")
         return self
 
 
 def _checked(y_true: Any, y_proba: Any, classes: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Labels, probabilities and the label of each column, or one sentence."""
+    """Check and return labels, probabilities and the label of each column."""
     y_true, y_proba = np.asarray(y_true), np.asarray(y_proba, dtype=float)
     if y_proba.ndim != 2 or y_true.shape != y_proba.shape[:1] or not len(y_true):
         raise ValueError(
@@ -185,7 +184,7 @@ def _checked(y_true: Any, y_proba: Any, classes: Any) -> tuple[np.ndarray, np.nd
     if labels.shape != (y_proba.shape[1],):
         raise ValueError(
             f"Got {len(labels)} classes and {y_proba.shape[1]} columns of y_proba, but expected as "
-            f"many."
+            f"many of both."
         )
     unknown = y_true[~np.isin(y_true, labels)]
     if len(unknown):
@@ -202,23 +201,23 @@ def _check_classifier(estimator: Any) -> None:
     if not hasattr(estimator, "predict_proba") or np.ndim(getattr(estimator, "classes_", 0)) != 1:
         raise TypeError(
             f"Got a {type(estimator).__name__}, but expected a classifier with predict_proba and "
-            f"one label a row."
+            f"one label per sample."
         )
 
 
 def plot_reliability(estimators: Any, X: Any, y: Any, *, n_bins: int = 10, ax: Any = None) -> dict:
-    """Draw how reliable the probabilities of several classifiers are.
+    """Plot the reliability of the probabilities of several classifiers.
 
     Parameters
     ----------
     estimators : dict of str to classifier, or classifier
         Fitted classifiers of any kind.
     X, y : array-like
-        Rows that they were not trained on, and their labels.
+        Held-out samples and their labels.
     n_bins : int, default=10
-        How many bins.
+        Number of bins.
     ax : matplotlib Axes or None, default=None
-        Where to draw; None makes new ones.
+        Axes to draw on; None creates new ones.
 
     Returns
     -------
@@ -247,25 +246,25 @@ def plot_reliability(estimators: Any, X: Any, y: Any, *, n_bins: int = 10, ax: A
 def plot_decision_boundary(
     estimator: Any, X: Any, y: Any, *, ax: Any = None, grid_resolution: int = 200
 ) -> DecisionBoundaryDisplay:
-    """Draw the classes that a classifier of two features predicts, and the rows on top.
+    """Plot the classes that a classifier of two features predicts, and samples on top.
 
     Parameters
     ----------
     estimator : classifier
         Fitted on two features.
     X : array-like of shape (n_samples, 2)
-        Rows to show.
+        Samples to show.
     y : array-like of shape (n_samples,)
         Their labels.
     ax : matplotlib Axes or None, default=None
-        Where to draw; None makes new ones.
+        Axes to draw on; None creates new ones.
     grid_resolution : int, default=200
-        Points along each axis at which it is asked.
+        Number of predictions along each axis.
 
     Returns
     -------
     display : sklearn.inspection.DecisionBoundaryDisplay
-        The shades are probabilities: of the second class of two, else of the most probable one.
+        Shades show probabilities: of the second of two classes, else of the most probable one.
 
     Examples
     --------
@@ -283,8 +282,8 @@ def plot_decision_boundary(
     n_features = getattr(estimator, "n_features_in_", 2)
     if n_features != 2:
         raise ValueError(
-            f"Got a classifier of {n_features} features, but expected one of 2: a picture has no "
-            f"room for more."
+            f"Got a classifier of {n_features} features, but expected one of 2: the plot has "
+            f"two axes."
         )
     X = X if hasattr(X, "columns") else np.asarray(X)
     rows, y = np.asarray(X), np.asarray(y)
@@ -301,7 +300,7 @@ def plot_decision_boundary(
         how["multiclass_colors"] = colours
     elif len(classes) == 2:
         how |= {"plot_method": "pcolormesh", "cmap": _between(*colours)}
-        how |= {"vmin": 0, "vmax": 1, "alpha": 1.0}  # seams show where cells are see-through
+        how |= {"vmin": 0, "vmax": 1, "alpha": 1.0}  # transparent cells would show seams
     display = DecisionBoundaryDisplay.from_estimator(
         estimator, X, ax=axes, response_method="predict_proba", **how
     )
@@ -316,7 +315,7 @@ def plot_decision_boundary(
 
 
 def _between(first: str, second: str) -> Any:
-    """Colours from one class over white to the other, paler than the rows are."""
+    """Colours from one class over white to the other, paler than the samples."""
     from matplotlib.colors import LinearSegmentedColormap, to_rgb
 
     start, end = (tuple(0.45 + 0.55 * part for part in to_rgb(one)) for one in (first, second))

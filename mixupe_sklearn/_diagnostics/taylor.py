@@ -1,17 +1,18 @@
-"""The Mixup loss as a series of directional derivatives: the paper's first theorem, order by order.
+"""The Mixup loss as a series of directional derivatives: Theorem 1 and equation (6) of the paper.
 
-Mixing labels as well as rows is the same, on average, as moving each row part of the way to another
-one and keeping its label: with ``a = 1 - lam``, and ``lam`` of the mixture that ``_penalty`` names,
+On average, mixing inputs and labels equals moving each sample part of the way to another one and
+keeping its label. With ``a = 1 - lam`` and ``lam`` from the mixture of ``one_minus_lam_mean``,
 
     mixup_loss = mean over i and x' of E[phi(a)],    phi(a) = loss(x_i + a (x' - x_i), y_i)
 
-The theorem expands ``phi`` around ``a = 0``. Its terms are sorted by powers of ``a`` here,
+Theorem 1, equation (2), expands ``phi`` around ``a = 0``. Here its terms are sorted by powers of
+``a``,
 
     term k = E[a**k] / k! * mean of phi's k-th derivative at zero
 
-so that term 1 is ``E[a] * mean q``; what is missing after K terms is the remainder. (The theorem as
-printed expands the network and ``h`` one in the other, each up to K: that has the same terms up to
-K, and some of those beyond in place of a part of the remainder.)
+so that term 1 is ``E[a] * mean q``. The remainder is what K terms leave out. (The printed theorem
+expands ``h`` and the network, equation (3), each up to order K. That has the same terms up to K
+and moves some higher ones out of the remainder.)
 """
 
 import math
@@ -24,12 +25,13 @@ from scipy.special import roots_jacobi
 from torch import Tensor
 from torch.func import jvp
 
+from mixupe_sklearn._method.glm import HEADS, glm_loss
 from mixupe_sklearn._method.mixup import is_unmixed
-from mixupe_sklearn._method.penalties import glm_loss, one_minus_lam_moment
+from mixupe_sklearn._method.penalties import one_minus_lam_moment
 
-# Points of the quadrature over lam: exact for polynomials of twice the degree.
+# Nodes of the quadrature over lam, which is exact for polynomials of twice the degree.
 N_NODES = 16
-# Below this next to nothing is mixed, and the quadrature would lose its digits.
+# Below this almost nothing is mixed, and the quadrature would lose precision.
 LEAST_ALPHA = 1e-8
 
 
@@ -45,7 +47,7 @@ def moments(order: int, alpha: float, beta: float | None = None) -> np.ndarray:
 
 
 def nodes(alpha: float, beta: float | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Points and weights of a quadrature of ``E[.]`` over ``a`` under the same mixture.
+    """Nodes and weights of a quadrature for expectations over ``a`` under the same mixture.
 
     Examples
     --------
@@ -57,21 +59,21 @@ def nodes(alpha: float, beta: float | None = None) -> tuple[np.ndarray, np.ndarr
     if is_unmixed(alpha, beta) or min(alpha, beta) < LEAST_ALPHA:
         return np.zeros(1), np.ones(1)
     points, weights = [], []
-    # The two are one where alpha equals beta.
+    # One component if alpha equals beta.
     for first, second in dict.fromkeys(((alpha, beta), (beta, alpha))):
-        # Of Beta(second, first + 1) on 0 to 1: Gauss and Jacobi have 1 - x and 1 + x.
+        # Beta(second, first + 1) on [0, 1]; Gauss-Jacobi weights are powers of 1 - x and 1 + x.
         roots, own = roots_jacobi(N_NODES, first, second - 1)
         points.append((1 + roots) / 2)
         weights.append(first * own / own.sum())
-    whole = np.concatenate(weights)
-    return np.concatenate(points), whole / whole.sum()
+    joined = np.concatenate(weights)
+    return np.concatenate(points), joined / joined.sum()
 
 
 def derivatives_at_zero(phi: Callable[[Tensor], Tensor], order: int) -> list[Tensor]:
-    """``phi(0)`` and its derivatives up to ``order``, for a function of one number.
+    """``phi(0)`` and its derivatives up to ``order``, for a function of one scalar.
 
-    Forward-mode differentiation, one in the other: each number of the result costs as much memory
-    as ``phi`` itself, however many inputs a network has.
+    Nested forward-mode differentiation: each order needs as much memory as ``phi`` itself,
+    regardless of the number of inputs.
 
     Examples
     --------
@@ -95,7 +97,7 @@ def derivatives_at_zero(phi: Callable[[Tensor], Tensor], order: int) -> list[Ten
 
 
 class Expansion(NamedTuple):
-    """Sums over pairs of rows: clean loss, Mixup loss, and the derivatives of each order."""
+    """Sums over pairs of samples: clean loss, Mixup loss, and the derivatives of each order."""
 
     standard: float
     mixup: float
@@ -112,27 +114,27 @@ def expand(
     beta: float | None,
     head: str,
 ) -> Expansion:
-    """Expand the loss of rows on their way to other rows, one pair a row, in double precision.
+    """Expand the loss of pairs, from one sample toward the other, in double precision.
 
     Parameters
     ----------
     run : callable
-        From inputs to logits, row by row.
+        Computes logits from inputs, sample by sample.
     X, other : Tensor of shape (n_pairs, ...)
-        Where each pair starts and where it goes.
+        First and second sample of each pair.
     targets : Tensor of shape (n_pairs, n_outputs)
-        Targets of the rows in ``X``.
+        Targets of the samples in ``X``.
     order : int
-        How many derivatives.
+        Number of derivatives.
     alpha, beta : float
         Parameters of the Beta distribution.
     head : str
         What the logits mean.
     """
-    way = other - X
+    direction = other - X
 
     def phi(a: Tensor) -> Tensor:
-        return glm_loss(run(X + a * way), targets, head=head)[0].sum()
+        return glm_loss(run(X + a * direction), targets, head=head)[0].sum()
 
     with torch.no_grad():
         values = [float(value) for value in derivatives_at_zero(phi, order)]
@@ -150,3 +152,60 @@ def factorials(order: int) -> np.ndarray:
     array([ 1.,  2.,  6., 24.])
     """
     return np.array([math.factorial(k) for k in range(1, order + 1)], dtype=float)
+
+
+class Coefficients(NamedTuple):
+    """The factors of ``q`` in equation (6), for each sample and output.
+
+    ``q`` of a sample is the sum over its outputs of ``alpha * norm * distance``. ``alpha`` is the
+    residual times the cosine between an output's gradient and ``E[x'] - x``. A negative ``alpha``
+    means that Mixup enlarges the derivative. ``norm`` is the norm of that gradient. ``distance``,
+    of shape (n_samples,), is the norm of ``E[x'] - x``.
+    """
+
+    alpha: Tensor
+    norm: Tensor
+    distance: Tensor
+    q: Tensor
+
+
+def coefficients(
+    logits: Tensor, X: Tensor, y_onehot: Tensor, X_mean: Tensor | float, head: str = "softmax"
+) -> Coefficients:
+    """Decompose the first directional derivative as in equation (6).
+
+    Parameters
+    ----------
+    logits : Tensor of shape (n_samples, n_outputs)
+        Module output, computed from ``X``.
+    X : Tensor of shape (n_samples, ...)
+        Input (or hidden state) that requires a gradient.
+    y_onehot : Tensor of shape (n_samples, n_outputs)
+        Targets.
+    X_mean : Tensor or float
+        ``E[x']``, broadcastable to ``X``.
+    head : {"softmax", "sigmoid", "squared"}, default="softmax"
+        What the logits mean.
+
+    Examples
+    --------
+    >>> import torch                                     # f = (2x, 0) at x = 0, E[x'] = 3
+    >>> X = torch.zeros(1, 1, requires_grad=True)
+    >>> logits = torch.cat([2 * X, 0 * X], dim=1)
+    >>> parts = coefficients(logits, X, torch.tensor([[1.0, 0.0]]), X_mean=3.0)
+    >>> parts.alpha.tolist(), parts.norm.tolist(), parts.distance.tolist(), parts.q.tolist()
+    ([[-0.5, 0.0]], [[2.0, 0.0]], [3.0], [-3.0])
+    """
+    n_samples, n_outputs = logits.shape
+    unit = torch.eye(n_outputs, dtype=logits.dtype, device=logits.device)
+    # One backward pass for all outputs: samples do not interact, so each has its own gradient.
+    (grads,) = torch.autograd.grad(
+        logits, X, unit[:, None].expand(-1, n_samples, -1), is_grads_batched=True
+    )
+    direction = (X_mean - X).detach().flatten(1)
+    grads, residual = grads.flatten(2), HEADS[head].mean(logits.detach()) - y_onehot
+    along, norm = (grads * direction).sum(dim=-1).T, grads.norm(dim=-1).T
+    distance = direction.norm(dim=-1)
+    lengths = norm * distance[:, None]
+    cosine = torch.where(lengths > 0, along / lengths.clamp_min(1e-30), torch.zeros_like(along))
+    return Coefficients(residual * cosine, norm, distance, (residual * along).sum(dim=-1))

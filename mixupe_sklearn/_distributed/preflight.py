@@ -1,4 +1,4 @@
-"""What several processes compare and check before they train a network together."""
+"""Checks of several processes before they train a network together."""
 
 import zlib
 from collections.abc import Mapping
@@ -10,15 +10,15 @@ from skorch.callbacks import BatchScoring, EpochScoring
 
 from mixupe_sklearn._data.batches import Batches, rows_in_memory, targets_of
 from mixupe_sklearn._distributed.sharding import shard_sizes
+from mixupe_sklearn._method.criterion import METHOD_RULES
 from mixupe_sklearn._method.mixup import share_size
-from mixupe_sklearn._method.parameter_rules import METHOD_RULES
 
-# How many numbers of the inputs are compared, about.
+# Approximate number of input values to compare.
 N_COMPARED = 3000
 
 
 def settings_of(net: Any, n_epochs: int) -> dict[str, Any]:
-    """What must be the same in all processes before they join: lengths, method and network."""
+    """Settings that must be equal in all processes: lengths, method and network."""
     weights = dict(net.module_.named_parameters())
     shapes = [(name, tuple(w.shape), w.dtype, w.requires_grad) for name, w in weights.items()]
     found = {
@@ -38,12 +38,12 @@ def settings_of(net: Any, n_epochs: int) -> dict[str, Any]:
 
 
 def data_of(train: Any, valid: Any) -> dict[str, Any]:
-    """What must be the same of the rows: their number, targets, and some of the inputs."""
+    """Properties of the data that must be equal: number of samples, targets, some inputs."""
     return {
-        "numbers of rows": _n_rows(train),
+        "numbers of samples": _n_rows(train),
         "checksums of the targets": _checksum(targets_of(train)),
         "inputs": _some_inputs(train),
-        "numbers of validation rows": _n_rows(valid),
+        "numbers of validation samples": _n_rows(valid),
         "checksums of the validation targets": _checksum(targets_of(valid)),
     }
 
@@ -57,9 +57,10 @@ def _checksum(targets: Any) -> int | None:
 
 
 def _some_inputs(dataset: Any) -> np.ndarray | None:
-    """Some numbers of the first, the middle and the last row, if they lie in memory.
+    """Some values of the first, the middle and the last sample, if they are in memory.
 
-    What is read may be made anew each time, by a random transformation say: it is not compared.
+    A Dataset may return something new each time, such as a random transformation, and is not
+    compared.
     """
     rows = rows_in_memory(dataset)
     if rows is None or not len(dataset):
@@ -79,24 +80,24 @@ def _numbers(values: Any) -> np.ndarray:
 
 
 def check_batch_norm(criterion: Any, n_rows: int, n_processes: int) -> None:
-    """Raise one sentence where BatchNorm of a process would have to learn from single rows."""
+    """Raise a ValueError if BatchNorm of a process would see single samples."""
     least = shard_sizes(n_rows, n_processes)[-1]
     if least >= 2 and criterion.has_mixing and criterion.has_penalty and not criterion.single_pass:
         n_clean = share_size(n_rows, criterion.penalty_fraction, 2)
         least = shard_sizes(n_clean, n_processes)[-1]
     if least < 2:
         raise ValueError(
-            f"Got batches of {n_rows} rows for {n_processes} processes with "
-            f"penalty_fraction={criterion.penalty_fraction}, but expected at least two rows a "
-            f"process and pass for a module with BatchNorm; raise batch_size."
+            f"Got batches of {n_rows} samples for {n_processes} processes with "
+            f"penalty_fraction={criterion.penalty_fraction}, but expected at least two samples per "
+            f"process and pass for a module with BatchNorm; increase batch_size."
         )
 
 
-def check_together(net: Any) -> None:
-    """Raise one sentence where a net is set up for what processes cannot do together."""
+def check_supported(net: Any) -> None:
+    """Raise a ValueError for settings that several processes do not support."""
     if net.accelerator.gradient_accumulation_steps > 1 or net.accelerator.scaler is not None:
         raise ValueError(
-            "Got an accelerator with gradient accumulation or float16, but expected neither: take "
+            "Got an accelerator with gradient accumulation or float16, but expected neither: use "
             "a larger batch_size, and mixed_precision='bf16' or 'no'."
         )
     criterion = net.criterion_
@@ -109,12 +110,12 @@ def check_together(net: Any) -> None:
     if criterion.has_penalty and criterion.penalty_order == 2:
         raise ValueError(
             f"Got penalty_order=2 in {net.accelerator.num_processes} processes, but expected "
-            f"penalty_order=1, since a row's partner may be in another process."
+            f"penalty_order=1, since a partner may be in another process."
         )
     for name, callback in net.callbacks_:
         is_scoring = isinstance(callback, (EpochScoring, BatchScoring))
         if is_scoring and callback.on_train and callback.use_caching:
             raise ValueError(
                 f"Got the callback {name} with on_train=True and use_caching=True, but expected "
-                f"use_caching=False, since each process predicts only its portion of a batch."
+                f"use_caching=False, since each process predicts only its shard of a batch."
             )

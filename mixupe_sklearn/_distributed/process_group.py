@@ -1,4 +1,4 @@
-"""The processes that ``torchrun`` has started, how they meet, and what is said if one is lost."""
+"""The processes that ``torchrun`` started: how they join, and the error if one is lost."""
 
 import atexit
 import datetime
@@ -16,16 +16,16 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-# How long a process waits for the others before it gives up.
+# How long a process waits for the others before it fails.
 TIME_LIMIT = datetime.timedelta(minutes=10)
-# What torch's transports say when a process at the other end is gone; they have no class for it.
+# Parts of error messages of torch's transports about a lost process; there is no class for them.
 _LOST = ("gloo", "nccl", "connection closed", "connection reset", "broken pipe")
-# What a process tells the others that wants training to end as planned.
+# The outcome of a process that stops training as planned.
 _STOP = "stop"
 
 
 def world_size() -> int:
-    """How many processes were started together; one where ``torchrun`` is not used.
+    """Number of processes that were started together; one without ``torchrun``.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def is_distributed() -> bool:
 
 
 def is_main() -> bool:
-    """Whether this is the process that prints and writes.
+    """Whether this is the main process, which prints and writes.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def is_main() -> bool:
 
 
 def trains_together(distributed: bool | str) -> bool:
-    """Whether an estimator's ``distributed`` means several processes here.
+    """Whether an estimator with this ``distributed`` trains in several processes here.
 
     Examples
     --------
@@ -62,13 +62,13 @@ def trains_together(distributed: bool | str) -> bool:
     if distributed is True and not is_distributed():
         raise ValueError(
             "Got distributed=True in a single process, but expected several: start the program "
-            "with torchrun --nproc-per-node 2, or take distributed='auto'."
+            "with torchrun --nproc-per-node 2, or use distributed='auto'."
         )
     return distributed is not False and is_distributed()
 
 
 def own_device(device: torch.device) -> torch.device:
-    """Meet the other processes; return this one's device: of several GPUs, that of its number.
+    """Join the other processes; return the device of this one: the GPU with its local rank.
 
     Examples
     --------
@@ -85,12 +85,12 @@ def own_device(device: torch.device) -> torch.device:
 
 @functools.cache
 def join(device_type: str = "cpu") -> Any:
-    """Meet the other processes, once, and return the ``accelerate.Accelerator`` that they share.
+    """Join the other processes, once, and return their ``accelerate.Accelerator``.
 
     Parameters
     ----------
     device_type : str, default="cpu"
-        ``"cpu"`` (gloo), or the type of the devices that the processes have.
+        ``"cpu"`` (gloo), or the device type of the processes.
     """
     try:
         import accelerate
@@ -101,8 +101,8 @@ def join(device_type: str = "cpu") -> Any:
             "mixupe-sklearn[distributed]."
         ) from error
     n_threads, was_joined = torch.get_num_threads(), dist.is_initialized()
-    with clear_loss("while the processes met"), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "OMP_NUM_THREADS")  # what it sets is put back below
+    with report_lost_process("while the processes joined"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "OMP_NUM_THREADS")  # restored below
         accelerator = accelerate.Accelerator(
             cpu=device_type == "cpu",
             device_placement=False,
@@ -121,7 +121,7 @@ def _leave() -> None:
 
 
 def same_everywhere(value: Any, device_type: str = "cpu") -> Any:
-    """The main process's value, in all processes; they must all ask.
+    """The value of the main process, in all processes; all of them must call this.
 
     Examples
     --------
@@ -132,27 +132,27 @@ def same_everywhere(value: Any, device_type: str = "cpu") -> Any:
         return value
     join(device_type)
     values = [value]
-    with clear_loss("before training"):
+    with report_lost_process("before training"):
         dist.broadcast_object_list(values, src=0)
     return values[0]
 
 
 def same_seed(device_type: str = "cpu") -> int:
-    """A fresh seed that is the same in all processes."""
+    """A new seed, the same in all processes."""
     return same_everywhere(secrets.randbits(32), device_type)
 
 
-def _said(when: str | Callable[[], str]) -> str:
+def _text(when: str | Callable[[], str]) -> str:
     return when if isinstance(when, str) else when()
 
 
 @contextmanager
-def clear_loss(when: str | Callable[[], str]) -> Iterator[None]:
-    """Say in one sentence that another process is gone, and when.
+def report_lost_process(when: str | Callable[[], str]) -> Iterator[None]:
+    """Turn errors about a lost process into a ConnectionError that names the time.
 
     Examples
     --------
-    >>> with clear_loss("in epoch 3"):
+    >>> with report_lost_process("in epoch 3"):
     ...     raise RuntimeError("[gloo/pair.cc:537] Connection closed by peer. Good luck.")
     Traceback (most recent call last):
         ...
@@ -164,16 +164,16 @@ def clear_loss(when: str | Callable[[], str]) -> Iterator[None]:
         text = str(error)
         if not (isinstance(error, dist.DistError) or any(word in text.lower() for word in _LOST)):
             raise
-        # Of what torch says, the first sentence, without the place in its source.
+        # The first sentence of torch's message, without its source location.
         reason = re.sub(r"^\[\S*\]\s*", "", text).splitlines()[0].split(". ")[0].rstrip(".")
         raise ConnectionError(
-            f"Got no answer from another process {_said(when)} ({reason}), but expected "
-            f"{world_size()} processes: one was ended; start all of them again."
+            f"Got no answer from another process {_text(when)} ({reason}), but expected "
+            f"{world_size()} processes: one has ended; start all of them again."
         ) from error
 
 
 def from_all(value: Any) -> list[Any]:
-    """The values of all processes, in all of them; they must all ask.
+    """The values of all processes, in all of them; all of them must call this.
 
     Examples
     --------
@@ -188,27 +188,27 @@ def from_all(value: Any) -> list[Any]:
 
 
 def check_same(found: Mapping[str, Any]) -> None:
-    """Raise one sentence, in all processes, where they are about to train different things.
+    """Raise a ValueError in all processes if they are about to train different things.
 
     Parameters
     ----------
     found : dict
-        What must be the same, by name. Arrays may differ by rounding, as of different machines.
+        Values that must be equal, by name. Arrays may differ by rounding, as between machines.
 
     Examples
     --------
     >>> check_same({"batch_size": 100})
     """
-    told = from_all(dict(found))
-    for name in dict.fromkeys(name for others in told for name in others):
-        values = [others.get(name) for others in told]
+    everyone = from_all(dict(found))
+    for name in dict.fromkeys(name for others in everyone for name in others):
+        values = [others.get(name) for others in everyone]
         if all(_is_same(values[0], value) for value in values):
             continue
         is_plain = not any(isinstance(value, np.ndarray) for value in values)
         listed = f" ({', '.join(map(repr, values))})" if is_plain else ""
         raise ValueError(
             f"Got different {name} in the processes{listed}, but expected the same in all: they "
-            f"train one network on the same data, of which each takes its portion."
+            f"train one network on the same data, of which each takes its shard."
         )
 
 
@@ -222,16 +222,16 @@ def _is_same(first: Any, second: Any) -> bool:
 
 
 @contextmanager
-def agreed(when: str | Callable[[], str]) -> Iterator[None]:
-    """Do what needs no other process, and leave it together.
+def synchronised(when: str | Callable[[], str]) -> Iterator[None]:
+    """Run a block that needs no other process, then wait for all processes to finish it.
 
-    Whether training stops (KeyboardInterrupt, the skorch way) is the main process's to say. An
-    error in one process ends all of them.
+    The main process decides whether training stops (KeyboardInterrupt, as in skorch). An error in
+    one process ends all of them.
 
     Examples
     --------
     >>> try:
-    ...     with agreed("in epoch 3"):
+    ...     with synchronised("in epoch 3"):
     ...         raise KeyboardInterrupt
     ... except KeyboardInterrupt:
     ...     print("training ends here")
@@ -242,16 +242,16 @@ def agreed(when: str | Callable[[], str]) -> Iterator[None]:
         yield
     except BaseException as error:
         own = error
-    told = from_all(_outcome(own))
+    outcomes = from_all(_outcome(own))
     if own is not None and not isinstance(own, KeyboardInterrupt):
         raise own
-    for rank, outcome in enumerate(told):
+    for rank, outcome in enumerate(outcomes):
         if outcome not in (None, _STOP):
             raise ConnectionError(
-                f"Got an error in process {rank} {_said(when)} ({outcome}), but expected none in "
-                f"all {len(told)} processes: training has ended in all of them."
+                f"Got an error in process {rank} {_text(when)} ({outcome}), but expected none in "
+                f"all {len(outcomes)} processes: training has ended in all of them."
             )
-    if told[0] == _STOP:
+    if outcomes[0] == _STOP:
         raise own or KeyboardInterrupt
 
 
@@ -263,23 +263,23 @@ def _outcome(error: BaseException | None) -> str | None:
 
 
 def total_over_all(values: Tensor) -> Tensor:
-    """The sum of a tensor over all processes, which is written into it."""
+    """Sum a tensor over all processes, in place."""
     dist.all_reduce(values)
     return values
 
 
 class Launched:
-    """What skorch's mixin asks of an accelerator, where none is needed, or not yet."""
+    """Stands in for an accelerator in skorch's mixin if none is needed, or not yet."""
 
     device_placement = False
     num_processes = 1
 
     @property
     def is_main_process(self) -> bool:
-        """Whether this process writes."""
+        """Whether this process writes files."""
         return is_main()
 
     def wait_for_everyone(self) -> None:
-        """Wait for the others, if they have met."""
+        """Wait for the others, if they have joined."""
         if dist.is_initialized():
             dist.barrier()

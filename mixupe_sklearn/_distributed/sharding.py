@@ -1,9 +1,12 @@
-"""Which rows of a batch a process runs, where several processes train one network together.
+"""Which samples of a batch a process runs, when several processes train one network together.
 
-All processes make the same draw for the whole batch. Where a process has all rows, it mixes those
-of its portion with partners from anywhere in the batch, and the processes together do what one
-would do alone. Where it has its own rows only (hidden states, data that are read in portions), its
-rows are mixed with each other.
+All processes make the same draw for the whole batch. A process that holds all samples mixes those
+of its shard with partners from anywhere in the batch, and the processes together compute what one
+would compute alone. A process that holds its own samples only (hidden states, data that are read
+shard by shard) mixes them with each other.
+
+``MixupELoss`` knows nothing of shards. It asks a ``Draw`` which samples to mix and which to run
+clean; ``ShardDraw`` answers for one process.
 """
 
 from collections.abc import Callable
@@ -13,15 +16,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mixupe_sklearn._method.mixup import Draw, share_size, take
+from mixupe_sklearn._method.criterion import LossParts, Term, WithGradient
+from mixupe_sklearn._method.mixup import Draw, mix, share_size, take
 
 
 class Shard(NamedTuple):
     """The place of a process among those that train together.
 
-    ``rank`` counts from 0 to ``n_portions - 1``; ``total`` returns the sum of a small tensor over
-    all processes; ``sizes`` are the rows of each portion where the batch at hand is this process's
-    portion alone, or None where it is the whole batch.
+    ``rank`` counts from 0 to ``n_shards - 1``. ``total`` returns the sum of a small tensor over
+    all processes. ``sizes`` are the numbers of samples of all shards if the given batch is the
+    shard of this process alone, or None if it is the whole batch.
     """
 
     rank: int
@@ -29,49 +33,102 @@ class Shard(NamedTuple):
     total: Callable[[Tensor], Tensor]
     sizes: tuple[int, ...] | None = None
 
-    def n_samples(self, n_at_hand: int) -> int:
-        """Rows of the whole batch."""
-        return n_at_hand if self.sizes is None else sum(self.sizes)
+    def n_samples(self, n_given: int) -> int:
+        """Number of samples of the whole batch, from that of the given one."""
+        return n_given if self.sizes is None else sum(self.sizes)
 
 
-class Own(NamedTuple):
-    """What a process does of one step.
+class ShardDraw(Draw):
+    """The part of a draw that one process runs.
 
-    ``draw`` is about the rows at hand; ``mixed`` and ``clean`` are the numbers of the rows that it
-    mixes and that it runs clean, None for all; ``mixed_weight`` and ``penalty_weight`` turn what it
-    finds on them into its addend of the batch's.
+    ``mixed`` and ``ran`` are the indices of the samples that it mixes and that it runs clean, None
+    for all. ``mixed_weight`` and ``penalty_weight`` turn its terms into its addends of the batch's.
     """
 
-    draw: Draw
+    shard: Shard
     mixed: np.ndarray | None = None
-    clean: np.ndarray | None = None
+    ran: np.ndarray | None = None
     mixed_weight: float = 1.0
     penalty_weight: float = 1.0
 
+    @classmethod
+    def of(cls, draw: Draw, shard: Shard, **own: Any) -> "ShardDraw":
+        """The given draw, for one shard."""
+        made = cls(*draw)
+        made.shard = shard
+        vars(made).update(own)
+        return made
 
-class WithGradient(torch.autograd.Function):
-    """A number whose gradient with respect to two tensors is already known."""
+    def mix(self, values: Tensor) -> Tensor:
+        """The mixed samples of this shard."""
+        return mix(values, self.lam, self.partner, self.mixed)
 
-    @staticmethod
-    def forward(ctx, mixed_logits, clean_logits, value, mixed_gradient, clean_gradient):
-        ctx.save_for_backward(mixed_gradient, clean_gradient)
-        return value.clone()
+    def take_clean(self, values: Any) -> Any:
+        """The clean samples of this shard."""
+        return take(values, self.ran)
 
-    @staticmethod
-    def backward(ctx, upstream):
-        if torch.is_grad_enabled():  # create_graph=True: the constants below would be wrong in it
-            raise RuntimeError("MixupELoss has first derivatives only, but a second was asked for.")
-        mixed_gradient, clean_gradient = ctx.saved_tensors
-        clean = None if clean_gradient is None else upstream * clean_gradient
-        return upstream * mixed_gradient, clean, None, None, None
+    def expand(self, logits: Tensor, n_samples: int) -> Tensor:
+        """Logits with one row per sample of the given batch."""
+        return logits if self.mixed is None else logits[:1].expand(n_samples, -1)
+
+    def reduce(self, mixup: Term, penalty: Term) -> tuple[Term, Term]:
+        """Turn the terms of one process into those of the batch, the same in all processes.
+
+        The gradients are with respect to this process's logits. They are multiplied by the number
+        of processes, so that their mean over the processes is the gradient of the batch.
+
+        Examples
+        --------
+        >>> import torch
+        >>> shard = Shard(0, 2, total=lambda values: 2 * values)   # the other has equal terms
+        >>> draw = ShardDraw.of(Draw(), shard, mixed_weight=0.5, penalty_weight=0.5)
+        >>> term = Term(torch.tensor(3.0), torch.ones(1, 1))
+        >>> draw.reduce(term, term)[0]
+        Term(value=tensor(3.), grad=tensor([[1.]]))
+        """
+        n_shards, own_value = self.shard.n_shards, self.penalty_weight * penalty.value
+        values = torch.stack([self.mixed_weight * mixup.value, own_value.detach()])
+        mixup_value, penalty_value = self.shard.total(values).unbind()
+        grad = penalty.grad
+        if grad is not None:
+            grad = n_shards * self.penalty_weight * grad
+        elif own_value.requires_grad:
+            times = torch.full_like(penalty_value, n_shards)
+            penalty_value = WithGradient.apply(own_value, None, penalty_value, times, None)
+        mixup_grad = n_shards * self.mixed_weight * mixup.grad
+        return Term(mixup_value, mixup_grad), Term(penalty_value, grad)
+
+
+def sharded_loss(
+    criterion: Any,
+    shard: Shard,
+    module: Any,
+    X: Any,
+    y: Tensor,
+    sample_weight: Tensor | None = None,
+    *,
+    draw: Draw | None = None,
+    **module_params: Any,
+) -> LossParts:
+    """Run the shard of one process through ``MixupELoss``; the parts are those of the whole batch.
+
+    The mean of the gradients over the processes is the gradient of the batch.
+    """
+    n_stages = len(criterion.stages_of(module))
+    if n_stages > 1:
+        X, y, sample_weight, shard = cut(X, y, sample_weight, shard)
+    n_samples = shard.n_samples(len(y))
+    draw = criterion.resolve_draw(draw, n_samples, n_stages)
+    own = own_draw(draw, n_samples, shard, criterion.min_clean)
+    return criterion(module, X, y, sample_weight, draw=own, **module_params)
 
 
 def shard_sizes(n_samples: int, n_shards: int) -> tuple[int, ...]:
-    """Rows of each portion of a batch: as equal as can be, the first ones the larger.
+    """Samples of each shard of a batch: as equal as possible, the larger shards first.
 
     Examples
     --------
-    >>> portion_sizes(7, 3), portion_sizes(1, 2)
+    >>> shard_sizes(7, 3), shard_sizes(1, 2)
     ((3, 2, 2), (1, 0))
     """
     small, n_larger = divmod(n_samples, n_shards)
@@ -79,15 +136,15 @@ def shard_sizes(n_samples: int, n_shards: int) -> tuple[int, ...]:
 
 
 def own_rows(rows: np.ndarray, shard: Shard) -> np.ndarray:
-    """The portion of some rows; where there are too few for all, the first one as a stand-in.
+    """The shard of some samples; if there are too few for all shards, the first sample instead.
 
-    A process without rows still has to run the module, since the others wait for its gradients.
+    A process without samples must still run the module, since the others wait for its gradients.
 
     Examples
     --------
     >>> import numpy as np
     >>> rows = np.array([4, 2, 7])
-    >>> own_rows(rows, Portion(0, 2, total=None)), own_rows(rows[:1], Portion(1, 2, total=None))
+    >>> own_rows(rows, Shard(0, 2, total=None)), own_rows(rows[:1], Shard(1, 2, total=None))
     (array([4, 2]), array([4]))
     """
     sizes = shard_sizes(len(rows), shard.n_shards)
@@ -98,15 +155,15 @@ def own_rows(rows: np.ndarray, shard: Shard) -> np.ndarray:
 def cut(
     X: Any, y: Tensor, sample_weight: Tensor | None, shard: Shard
 ) -> tuple[Any, Tensor, Tensor | None, Shard]:
-    """Leave a process its own rows of a whole batch, if that is what it has.
+    """Reduce a whole batch to the samples of one process; a batch of own samples stays as it is.
 
-    Hidden states are computed in the process that mixes them, so its rows are mixed by themselves.
+    A process mixes the hidden states that it computes, so it mixes its samples with each other.
 
     Examples
     --------
     >>> import torch
-    >>> X, y, weight, portion = cut(torch.arange(5), torch.arange(5), None, Portion(1, 2, None))
-    >>> X, portion.sizes
+    >>> X, y, weight, shard = cut(torch.arange(5), torch.arange(5), None, Shard(1, 2, None))
+    >>> X, shard.sizes
     (tensor([3, 4]), (3, 2))
     """
     if shard.sizes is not None:
@@ -117,53 +174,52 @@ def cut(
     return take(X, rows), take(y, rows), weight, shard._replace(sizes=sizes)
 
 
-def own_part(draw: Draw, n_samples: int, shard: Shard | None, least: int = 1) -> Own:
-    """What a process does of a step that all have drawn for the whole batch.
+def own_draw(draw: Draw, n_samples: int, shard: Shard, least: int = 1) -> ShardDraw:
+    """The part of one process in a draw that all processes made for the whole batch.
 
     Parameters
     ----------
     draw : Draw
         The draw, the same in all processes.
     n_samples : int
-        Rows of the whole batch.
-    portion : Portion or None
-        The place of this process; None where it is the only one.
+        Samples of the whole batch.
+    shard : Shard
+        The place of this process.
     least : int, default=1
-        Rows at least in a share that runs clean, as far as a portion has them.
+        Minimum number of clean samples, if a shard has as many.
 
     Examples
     --------
     >>> import numpy as np
     >>> draw = Draw(lam=0.5, partner=np.array([2, 0, 1]))
-    >>> own_part(draw, 3, Portion(1, 2, total=None)).mixed         # all rows are at hand
+    >>> own_draw(draw, 3, Shard(1, 2, total=None)).mixed           # a process with all samples
     array([2])
-    >>> own = own_part(draw, 3, Portion(0, 2, total=None, sizes=(2, 1)))
-    >>> own.draw.partner, round(own.mixed_weight, 3)               # only its two rows are
+    >>> own = own_draw(draw, 3, Shard(0, 2, total=None, sizes=(2, 1)))
+    >>> own.partner, round(own.mixed_weight, 3)                    # with its own two samples
     (array([1, 0]), 0.667)
     """
-    if shard is None:
-        return Own(draw, clean=None if draw.partner is None else draw.clean)
     if shard.sizes is not None:
-        return _of_rows_at_hand(draw, shard.sizes, shard.rank, least)
-    every = np.arange(n_samples)
-    mixed = clean = own_rows(every, shard)
+        return _of_own_samples(draw, shard, shard.sizes, least)
+    mixed = clean = own_rows(np.arange(n_samples), shard)
     size = n_clean = shard_sizes(n_samples, shard.n_shards)[shard.rank]
     if draw.partner is not None and draw.clean is not None:
         clean = own_rows(draw.clean, shard)
         n_clean = shard_sizes(len(draw.clean), shard.n_shards)[shard.rank]
-    return Own(draw, mixed, clean, size / n_samples, float(n_clean > 0))
+    weights = {"mixed_weight": size / n_samples, "penalty_weight": float(n_clean > 0)}
+    return ShardDraw.of(draw, shard, mixed=mixed, ran=clean, **weights)
 
 
-def _of_rows_at_hand(draw: Draw, sizes: tuple[int, ...], rank: int, least: int) -> Own:
-    """Partners within the portion, in the order that those of the whole batch have there."""
-    size, n_samples, start = sizes[rank], sum(sizes), sum(sizes[:rank])
+def _of_own_samples(draw: Draw, shard: Shard, sizes: tuple[int, ...], least: int) -> ShardDraw:
+    """Partners within the shard, in the order that the whole batch's partners have there."""
+    rank, n_samples = shard.rank, sum(sizes)
+    size, start = sizes[rank], sum(sizes[:rank])
     block = slice(start, start + size) if size else slice(0, 1)
     lam = draw.lam[block] if isinstance(draw.lam, np.ndarray) else draw.lam
     partner = None if draw.partner is None else np.argsort(draw.partner[block])
-    own = Own(draw._replace(lam=lam, partner=partner), mixed_weight=size / n_samples)
+    own, weight = draw._replace(lam=lam, partner=partner), size / n_samples
     if draw.clean is None:
-        return own._replace(penalty_weight=size / n_samples)
-    if partner is None:  # all rows run: which of them are seen was drawn for the batch
+        return ShardDraw.of(own, shard, mixed_weight=weight, penalty_weight=weight)
+    if partner is None:  # all samples run; the draw of the batch selects those of the penalty
         clean = np.flatnonzero(np.isin(np.arange(n_samples)[block], draw.clean))
         n_clean, n_all = len(clean) * (size > 0), len(draw.clean)
     else:
@@ -171,39 +227,6 @@ def _of_rows_at_hand(draw: Draw, sizes: tuple[int, ...], rank: int, least: int) 
         shares = [share_size(size, fraction, least) for size in sizes]
         clean, n_clean, n_all = partner[: shares[rank]], shares[rank], sum(shares)
     clean = clean if len(clean) else np.zeros(1, dtype=np.int64)
-    draw = own.draw._replace(clean=clean)
     ran = None if partner is None else clean
-    return own._replace(draw=draw, clean=ran, penalty_weight=n_clean / n_all)
-
-
-def joined(
-    shard: Shard,
-    own: Own,
-    mixup_part: tuple[Tensor, Tensor],
-    penalty_part: tuple[Tensor, Tensor | None],
-) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor | None]]:
-    """Turn what one process has found into the figures of the batch, the same in all of them.
-
-    Each part is a number and its gradient with respect to this process's logits. The gradients are
-    multiplied by the number of processes, whose mean is then that of the whole batch.
-
-    Examples
-    --------
-    >>> import torch
-    >>> own = Own(Draw(), mixed_weight=0.5, penalty_weight=0.5)
-    >>> portion = Portion(0, 2, total=lambda values: 2 * values)   # the other found the same
-    >>> part = (torch.tensor(3.0), torch.ones(1, 1))
-    >>> joined(portion, own, part, part)[0]
-    (tensor(3.), tensor([[1.]]))
-    """
-    (mixup_loss, gradient), (penalty_term, grad) = mixup_part, penalty_part
-    penalty_term = own.penalty_weight * penalty_term
-    found = torch.stack([own.mixed_weight * mixup_loss, penalty_term.detach()])
-    mixup_loss, whole_term = shard.total(found).unbind()
-    gradient = shard.n_shards * own.mixed_weight * gradient
-    if grad is not None:
-        grad = shard.n_shards * own.penalty_weight * grad
-    elif penalty_term.requires_grad:
-        times = torch.full_like(whole_term, shard.n_shards)
-        whole_term = WithGradient.apply(penalty_term, None, whole_term, times, None)
-    return (mixup_loss, gradient), (whole_term, grad)
+    weights = {"mixed_weight": weight, "penalty_weight": n_clean / n_all}
+    return ShardDraw.of(own._replace(clean=clean), shard, ran=ran, **weights)

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
-from mixupe_sklearn._method.penalties import HEADS, directional_penalty
+from mixupe_sklearn._method.glm import HEADS
+from mixupe_sklearn._method.penalties import directional_penalty
 from mixupe_sklearn.modules import MLP
 
 # Members start at multiples of this many entries. torch processes entries in blocks (of 32 or

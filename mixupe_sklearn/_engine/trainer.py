@@ -30,7 +30,7 @@ from mixupe_sklearn._engine.network import (
 from mixupe_sklearn._method.criterion import MixupELoss
 from mixupe_sklearn._method.forward import encode_targets
 from mixupe_sklearn._method.penalties import one_minus_lam_mean
-from mixupe_sklearn._runtime.hardware import is_compiled
+from mixupe_sklearn._runtime.device import is_compiled
 
 # Entries of inputs and targets that are prepared at once: a megabyte of single precision.
 AHEAD = 2**18

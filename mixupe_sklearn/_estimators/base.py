@@ -25,7 +25,7 @@ from mixupe_sklearn._estimators.validation import InputValidationMixin, check_fi
 from mixupe_sklearn._net.build import make_net, readable, set_head, train_net, update_net
 from mixupe_sklearn._net.inference import float_type, n_module_outputs, predicted
 from mixupe_sklearn._net.net import check_schedule
-from mixupe_sklearn._runtime.hardware import gradients_on, resolve_device
+from mixupe_sklearn._runtime.device import gradients_on, resolve_device
 from mixupe_sklearn._runtime.seeding import alone, new_seed, remember_streams, seeded, streams_of
 from mixupe_sklearn._training.config import (
     FIXED,
@@ -34,7 +34,8 @@ from mixupe_sklearn._training.config import (
     n_epochs_for,
     of_member,
 )
-from mixupe_sklearn._utils.parameter_rules import is_same, warn_user
+from mixupe_sklearn._utils.parameter_rules import is_same
+from mixupe_sklearn._utils.warnings import warn_user
 
 # A training with fewer steps gets a warning.
 FEW_STEPS = 100

@@ -30,7 +30,7 @@ from mixupe_sklearn._estimators.base import BaseMixupE, restore
 from mixupe_sklearn._estimators.fit_monitor import EpochMonitor
 from mixupe_sklearn._net.build import check_weights, rows_a_pass
 from mixupe_sklearn._net.inference import float_type
-from mixupe_sklearn._runtime.hardware import gradients_on, resolve_device, threads_for
+from mixupe_sklearn._runtime.device import gradients_on, resolve_device, threads_for
 from mixupe_sklearn._runtime.seeding import new_seed, seeded
 from mixupe_sklearn._training.config import MODULES, rate_factors
 from mixupe_sklearn._utils.parameter_rules import Choice, check_rules, is_same
@@ -95,8 +95,7 @@ def _obstacles(estimator: Any) -> Iterable[str]:
         "batch_norm is on": params.get("batch_norm"),
         "optimizer is not given by name": not isinstance(estimator.optimizer, str),
         "mix_at is 'hidden'": estimator.mix_at == "hidden",
-        "n_members is above one: an ensemble already trains as one": estimator.n_members
-        != 1,
+        "n_members is above one: an ensemble already trains as one": estimator.n_members != 1,
         "early_stopping is on": estimator.early_stopping,
         "callbacks are given": estimator.callbacks or getattr(estimator, "_skl_callbacks", None),
         "warm_start continues with a net": estimator.warm_start and hasattr(estimator, "net_"),

@@ -9,7 +9,8 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import column_or_1d
 
 from mixupe_sklearn._data.rows import mean_of_rows, normalise
-from mixupe_sklearn._utils.parameter_rules import Number, warn_user
+from mixupe_sklearn._utils.parameter_rules import Number
+from mixupe_sklearn._utils.warnings import warn_user
 
 # Larger targets leave the range of floats when they are standardised and back.
 LARGEST = 1e300

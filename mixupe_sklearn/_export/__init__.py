@@ -1,1 +1,1 @@
-"""Models without this package: torch modules and ONNX graphs."""
+"""Export to torch modules and ONNX graphs, which run without this package."""

@@ -1,4 +1,4 @@
-"""A fitted estimator as one torch module: centre, members, heads and units in a single forward."""
+"""A fitted estimator as one torch module: centring, members, heads and target scale."""
 
 import copy
 from typing import Any, NamedTuple
@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from mixupe_sklearn._method.forward import as_logits
-from mixupe_sklearn._method.penalties import HEADS
+from mixupe_sklearn._method.glm import HEADS
 from mixupe_sklearn._net.inference import float_type
 
 
 class Output(NamedTuple):
-    """What becomes of the members' mean: two columns of one, or numbers in units of the targets."""
+    """How the mean of the members becomes a prediction: two columns, or the target scale."""
 
     is_single: bool
     scale: np.ndarray | None = None
@@ -21,9 +21,9 @@ class Output(NamedTuple):
 
 
 def output_of(estimator: Any) -> Output:
-    """How a fitted estimator ends."""
+    """The output of a fitted estimator."""
     if hasattr(estimator, "classes_"):
-        # One logit for two classes: several labels have an output each.
+        # One logit for two classes; multi-label targets have one logit per label.
         is_single = (
             estimator.net_.criterion_.head == "sigmoid" and not estimator._labels.are_several
         )
@@ -32,9 +32,9 @@ def output_of(estimator: Any) -> Output:
 
 
 class PlainModel(nn.Module):
-    """Rows in, probabilities (or numbers in the units of the targets) out.
+    """Maps samples to probabilities, or to predictions on the scale of the targets.
 
-    Its parts are copies: training the estimator further does not change them.
+    Its parts are copies: further training of the estimator does not change them.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class PlainModel(nn.Module):
     def forward(self, X: Tensor) -> Tensor:
         """Return what the estimator predicts, in double precision."""
         n_features = self.centre.shape[0]
-        if X.ndim != 2 or X.shape[1] != n_features:  # one column would be broadcast in silence
+        if X.ndim != 2 or X.shape[1] != n_features:  # one column would broadcast silently
             raise ValueError(
                 f"Got X of shape {tuple(X.shape)}, but expected (n_samples, {n_features})."
             )

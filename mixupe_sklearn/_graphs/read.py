@@ -8,7 +8,7 @@ from torch.utils.data import Dataset
 
 from mixupe_sklearn._graphs.batching import Graphs
 from mixupe_sklearn._graphs.formats import FORMS, Graph, read_graph
-from mixupe_sklearn._utils.parameter_rules import warn_user
+from mixupe_sklearn._utils.warnings import warn_user
 
 
 def read_graphs(

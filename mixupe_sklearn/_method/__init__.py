@@ -1,1 +1,1 @@
-"""The paper: formulas and the loss of one training step."""
+"""The paper: its formulas, by equation number, and the loss of one training step."""

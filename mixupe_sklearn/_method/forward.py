@@ -1,4 +1,4 @@
-"""How a module is run: its stages, its statistics, and the shapes of what goes in and comes out."""
+"""How a module runs: its stages, its running statistics, and the shapes of inputs and outputs."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 def stages_of(module: Any) -> list[Callable[..., Any]]:
-    """The steps between which a module can be mixed: its ``stages``, or ``encode`` and ``head``."""
+    """The stages between which a module can mix: its ``stages``, or ``encode`` and ``head``."""
     stages = getattr(module, "stages", None)
     if stages is not None:
         return list(stages)
@@ -19,7 +19,7 @@ def stages_of(module: Any) -> list[Callable[..., Any]]:
 
 
 def hidden_stages(module: Any) -> list[Callable[..., Any]]:
-    """The same, for a module that is to be mixed between them."""
+    """The stages of a module for ``mix_at="hidden"``; raises if it has fewer than two."""
     stages = stages_of(module)
     if len(stages) < 2:
         raise ValueError(
@@ -30,7 +30,7 @@ def hidden_stages(module: Any) -> list[Callable[..., Any]]:
 
 
 def run_stages(stages: list[Callable[..., Any]], X: Any, module_params: dict[str, Any]) -> Any:
-    """Run stages in turn; the first one gets the inputs (a dict as keywords) and parameters."""
+    """Run stages in order; the first one gets the inputs (a dict as keywords) and parameters."""
     first, *others = stages
     state = first(**X, **module_params) if isinstance(X, dict) else first(X, **module_params)
     for stage in others:
@@ -39,7 +39,7 @@ def run_stages(stages: list[Callable[..., Any]], X: Any, module_params: dict[str
 
 
 def mixable(state: Any) -> Tensor:
-    """Check that this can be blended row by row: a floating-point tensor."""
+    """Check that a state can be mixed sample by sample: it is a floating-point tensor."""
     if isinstance(state, Tensor) and state.is_floating_point():
         return state
     kind = f"{state.dtype} tensor" if isinstance(state, Tensor) else type(state).__name__
@@ -50,17 +50,17 @@ def mixable(state: Any) -> Tensor:
 
 
 def differentiable(state: Any) -> Tensor:
-    """The clean rows as a tensor of their own, so that a derivative along them is theirs alone."""
+    """The clean samples as a separate tensor, so that a derivative along them is theirs alone."""
     state = mixable(state)
     return state.view_as(state) if state.requires_grad else state.detach().requires_grad_()
 
 
 def set_to_predict(module: nn.Module) -> None:
-    """Take a module out of training, its parts before itself.
+    """Set a module to evaluation mode, its children first.
 
-    ``Module.eval`` begins with the module itself. Another thread, which comes to predict as well,
-    would take the whole for ready and run parts that still train: dropout at random, and
-    statistics that change.
+    ``Module.eval`` sets the module itself first. A second thread that predicts at the same time
+    would find the module ready and run children that are still in training mode, with random
+    dropout and changing statistics.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def set_to_predict(module: nn.Module) -> None:
 
 @contextmanager
 def frozen_statistics(module: Any) -> Iterator[None]:
-    """Let normalisation layers use their batch's statistics without remembering them."""
+    """Let normalisation layers use batch statistics without updating the running ones."""
     layers = [
         layer
         for layer in module.modules()
@@ -94,10 +94,10 @@ def frozen_statistics(module: Any) -> Iterator[None]:
 
 
 def encode_targets(y: Tensor, logits: Tensor, head: str) -> Tensor:
-    """Bring targets to the shape and type of the logits: one-hot rows for class numbers."""
+    """Convert targets to the shape and dtype of the logits; class indices become one-hot."""
     n_samples, n_outputs = logits.shape
     if len(y) != n_samples or n_samples == 0:
-        raise ValueError(f"Got {len(y)} targets for {n_samples} rows, but expected one a row.")
+        raise ValueError(f"Got {len(y)} targets for {n_samples} samples, but expected one each.")
     if head == "softmax" and y.ndim == 1 and not y.is_floating_point():
         try:
             return nn.functional.one_hot(y.long(), n_outputs).to(logits.dtype)
@@ -119,24 +119,24 @@ def encode_targets(y: Tensor, logits: Tensor, head: str) -> Tensor:
     return y.to(logits.dtype)
 
 
-def check_row_weights(sample_weight: Tensor | None, logits: Tensor) -> Tensor | None:
-    """Weights in the type of the logits, one a row; anything else would be broadcast in silence."""
+def check_weights(sample_weight: Tensor | None, logits: Tensor) -> Tensor | None:
+    """Weights in the dtype of the logits, one per sample; other shapes would broadcast silently."""
     if sample_weight is None:
         return None
     if sample_weight.shape != logits.shape[:1]:
         raise ValueError(
             f"Got sample_weight of shape {tuple(sample_weight.shape)}, but expected "
-            f"({len(logits)},), a weight a row."
+            f"({len(logits)},), one weight per sample."
         )
     return sample_weight.to(logits.dtype)
 
 
 def as_logits(output: Any) -> Tensor:
-    """Check that a module's output is one row of logits a sample; a single column may be flat."""
+    """Check that a module returns one row of logits per sample; a single column may be flat."""
     output = output[0] if isinstance(output, tuple) else output
     if not isinstance(output, Tensor) or output.ndim not in (1, 2):
         shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
         raise ValueError(f"Got module output {shape}, but expected shape (n_samples, n_outputs).")
     if output.dtype in (torch.float16, torch.bfloat16):
-        output = output.float()  # sums over classes and rows need more digits
+        output = output.float()  # sums over classes and samples need more digits
     return output[:, None] if output.ndim == 1 else output

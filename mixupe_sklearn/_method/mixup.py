@@ -1,8 +1,8 @@
-"""Draw ``lam`` and the partners of a batch once, then apply the same draw to everything.
+"""Mixup: draw ``lam`` and the partners of a batch once, then apply the same draw to everything.
 
-Randomness lives in the ``sample_*`` functions, which take a numpy Generator; ``mix`` and ``take``
-are pure and never write to their input. Weights need no rule of their own: a weighted target is
-``weight * target`` and the mass of a mixed row is its mixed weight, so the partner brings its own.
+The ``sample_*`` functions draw from a numpy Generator. ``mix`` and ``take`` are pure and never
+write to their input. Sample weights need no rule of their own: a weighted target is
+``weight * target``, and the mass of a mixed sample is its mixed weight.
 """
 
 from collections.abc import Mapping
@@ -15,21 +15,21 @@ from torch import Tensor
 
 
 class Draw(NamedTuple):
-    """One step's randomness: what is mixed with what, how much, and where in the module.
+    """The randomness of one step: what is mixed with what, how much, and where in the module.
 
-    ``lam`` is a float (one for the batch) or an array ``(n_samples,)``; ``partner`` an array
-    ``(n_samples,)`` of row numbers, or None where nothing is mixed; ``stage`` the number of module
-    stages that run before mixing (0: the input itself is mixed); ``clean`` an array of the row
-    numbers that the penalty is measured on, the first partners where rows are mixed, or None for
-    all; ``toward`` an array ``(n_samples,)`` of the rows that a second-order penalty looks towards
-    where there are no partners.
+    ``lam`` is a float (one for the batch) or an array ``(n_samples,)``. ``partner`` is an array
+    ``(n_samples,)`` of sample indices, or None if nothing is mixed. ``stage`` is the number of
+    module stages that run before mixing; 0 mixes the input. ``clean`` is an array with the indices
+    of the samples that the penalty is computed on, or None for all; if samples are mixed, they are
+    the first partners. ``toward`` is an array ``(n_samples,)`` with the other sample of each for
+    the second-order penalty if there are no partners.
 
     Examples
     --------
     >>> import torch
     >>> from mixupe_sklearn import Draw, MixupELoss
     >>> module, X, y = torch.nn.Linear(3, 2), torch.randn(4, 3), torch.tensor([0, 1, 1, 0])
-    >>> draw = Draw(lam=0.7, partner=np.array([1, 0, 3, 2]))   # the same step as often as you like
+    >>> draw = Draw(lam=0.7, partner=np.array([1, 0, 3, 2]))   # repeats the same step
     >>> one, two = (MixupELoss()(module, X, y, draw=draw).loss for _ in range(2))
     >>> bool(one == two)
     True
@@ -41,22 +41,38 @@ class Draw(NamedTuple):
     clean: np.ndarray | None = None
     toward: np.ndarray | None = None
 
-    def way_of(self, rows: np.ndarray | None) -> np.ndarray:
-        """Which rows some rows, or all, look towards: their partners, else ``toward``."""
+    def mix(self, values: Tensor) -> Tensor:
+        """``lam * values + (1 - lam) * values[partner]``; the values if nothing is mixed."""
+        return mix(values, self.lam, self.partner)
+
+    def take_clean(self, values: Any) -> Any:
+        """The samples that run clean: those of ``clean``, or all if nothing is mixed."""
+        return take(values, None if self.partner is None else self.clean)
+
+    def others(self) -> np.ndarray:
+        """The other sample of each one that runs clean: its partner, else ``toward``."""
         others = self.toward if self.partner is None else self.partner
         assert others is not None
-        return others if rows is None else others[rows]
+        return self.take_clean(others)
+
+    def expand(self, logits: Tensor, n_samples: int) -> Tensor:
+        """Logits with one row per sample of the batch. A shard of a batch has fewer."""
+        return logits
+
+    def reduce(self, mixup: Any, penalty: Any) -> tuple[Any, Any]:
+        """The terms of the loss over the whole batch. Shards of a batch add theirs up."""
+        return mixup, penalty
 
 
 def is_unmixed(alpha: float, beta: float) -> bool:
-    """Whether ``Beta(alpha, beta)`` has all its mass at an end, so that every row stays itself."""
+    """Whether ``Beta(alpha, beta)`` has all its mass at an end, so that nothing is mixed."""
     return alpha == 0 or beta == 0
 
 
 def sample_lam(
     alpha: float, beta: float, rng: np.random.Generator, size: int | None = None
 ) -> float | np.ndarray:
-    """Draw the mixing weight of the first sample from ``Beta(alpha, beta)``.
+    """Draw ``lam``, the mixing weight of the first sample, from ``Beta(alpha, beta)``.
 
     Parameters
     ----------
@@ -65,7 +81,7 @@ def sample_lam(
     rng : numpy.random.Generator
         Source of randomness.
     size : int or None, default=None
-        None draws one number for the whole batch (the paper), an integer one per sample.
+        None draws one value for the batch (the paper), an integer one per sample.
 
     Examples
     --------
@@ -82,7 +98,7 @@ def sample_lam(
 
 
 def sample_partner(n_samples: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw the other sample of each pair: a permutation of the batch, as in Algorithm 1.
+    """Draw the partner of each sample: a permutation of the batch, as in Algorithm 1.
 
     Examples
     --------
@@ -94,7 +110,7 @@ def sample_partner(n_samples: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def share_size(n_samples: int, fraction: float, least: int = 1) -> int:
-    """How many rows a share of a batch has, rounded to whole rows.
+    """Number of samples in a fraction of a batch, rounded, and at least ``least``.
 
     Examples
     --------
@@ -111,23 +127,23 @@ def sample_share(
     least: int = 1,
     partner: np.ndarray | None = None,
 ) -> np.ndarray | None:
-    """Pick a share of a batch's rows at random, without replacement; all rows are None.
+    """Select a random fraction of a batch without replacement; None stands for all samples.
 
-    Partners are a random permutation of the batch, so the first of them are such a share already,
-    and nothing is drawn. Nor is it where all rows are taken.
+    Partners are a random permutation of the batch, so the first ones already are such a selection.
+    Nothing is drawn then, nor if all samples are taken.
 
     Parameters
     ----------
     n_samples : int
-        Rows of the batch.
+        Samples of the batch.
     fraction : float
-        The share, above 0 and up to 1; it is rounded to whole rows.
+        The fraction, above 0 and up to 1, rounded to a number of samples.
     rng : numpy.random.Generator
         Source of randomness.
     least : int, default=1
-        Rows at least, as far as the batch has them.
+        Minimum number of samples, if the batch has as many.
     partner : array of shape (n_samples,) or None, default=None
-        The partners of the batch, or None where nothing is mixed.
+        The partners of the batch, or None if nothing is mixed.
 
     Examples
     --------
@@ -140,15 +156,15 @@ def sample_share(
     >>> sample_share(3, 1.0, rng) is None
     True
     """
-    n_seen = share_size(n_samples, fraction, least)
-    if n_seen == n_samples:
+    n_taken = share_size(n_samples, fraction, least)
+    if n_taken == n_samples:
         return None
     order = rng.permutation(n_samples) if partner is None else partner
-    return order[:n_seen]
+    return order[:n_taken]
 
 
 def take(values: Any, rows: np.ndarray | None) -> Any:
-    """Return the given rows of a tensor, or of each in a dict; None returns all as they are.
+    """Return some samples of a tensor, an array, or each tensor of a dict; None returns all.
 
     Examples
     --------
@@ -160,11 +176,13 @@ def take(values: Any, rows: np.ndarray | None) -> Any:
         return values
     if isinstance(values, Mapping):
         return {name: take(value, rows) for name, value in values.items()}
+    if isinstance(values, np.ndarray):
+        return values[rows]
     return values[torch.as_tensor(rows, dtype=torch.long, device=values.device)]
 
 
 def check_clean(rows: np.ndarray | None, n_samples: int) -> None:
-    """Raise one sentence where a draw's ``clean`` rows are not rows of the batch.
+    """Raise a ValueError if ``clean`` of a draw does not index samples of the batch.
 
     Examples
     --------
@@ -172,19 +190,19 @@ def check_clean(rows: np.ndarray | None, n_samples: int) -> None:
     >>> check_clean(np.array([0, 4]), 3)
     Traceback (most recent call last):
         ...
-    ValueError: Got draw.clean=[0, 4], but expected different row numbers from 0 to 2, or None ...
+    ValueError: Got draw.clean=[0, 4], but expected distinct sample indices from 0 to 2, or None ...
     """
     if rows is None:
         return
-    numbers = torch.as_tensor(rows)
-    is_whole = not (numbers.is_floating_point() or numbers.dtype == torch.bool)
-    if is_whole and numbers.ndim == 1 and len(numbers) > 0:
-        is_inside = bool(numbers.min() >= 0) and bool(numbers.max() < n_samples)
-        if is_inside and len(numbers.unique()) == len(numbers):
+    indices = torch.as_tensor(rows)
+    is_integer = not (indices.is_floating_point() or indices.dtype == torch.bool)
+    if is_integer and indices.ndim == 1 and len(indices) > 0:
+        is_inside = bool(indices.min() >= 0) and bool(indices.max() < n_samples)
+        if is_inside and len(indices.unique()) == len(indices):
             return
     raise ValueError(
-        f"Got draw.clean={shortened(numbers.tolist())}, but expected different row numbers from 0 "
-        f"to {n_samples - 1}, or None for all rows."
+        f"Got draw.clean={shortened(indices.tolist())}, but expected distinct sample indices from "
+        f"0 to {n_samples - 1}, or None for all samples."
     )
 
 
@@ -194,7 +212,9 @@ def mix(
     partner: np.ndarray | None,
     rows: np.ndarray | None = None,
 ) -> Tensor:
-    """Return ``lam * values + (1 - lam) * values[partner]``, row by row.
+    """Return ``lam * values + (1 - lam) * values[partner]``, sample by sample.
+
+    This is line 4 of Algorithm 1.
 
     Parameters
     ----------
@@ -203,9 +223,9 @@ def mix(
     lam : float or array of shape (n_samples,)
         Weight of the first sample.
     partner : array of shape (n_samples,) or None
-        Row number of the second sample; None leaves the values as they are.
+        Index of the second sample; None leaves the values unmixed.
     rows : array or None, default=None
-        Numbers of the rows to return; None: all.
+        Indices of the samples to return; None means all.
 
     Examples
     --------

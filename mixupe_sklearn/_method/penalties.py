@@ -1,77 +1,29 @@
-"""The formulas of the paper: the loss of a generalised linear form, ``q``, ``q_hat``, ``E[1-lam]``.
+"""The penalty of the paper and its parts, with the equation numbers of the paper.
 
-Every head is one convex function ``h`` of the logits ``f`` with the loss ``h(f) - y'f`` (the
-paper's notation section): its gradient ``g`` is the predicted mean, its Hessian gives the slope of
-the penalty. Signs, once and for all: ``residual = g(f) - y`` and
+With ``residual = g(f(x)) - y``::
 
-    q     =  residual' J_f(x) (E[x'] - x)      the directional penalty, equation (4)
-    q_hat = -residual' f(x)                    the logit penalty, equation (5)
+    q     =  residual' J_f(x) (E[x'] - x)      equation (4), the directional penalty
+    q_hat = -residual' f(x)                    equation (5), the logit penalty
+    R     =  E[1-lam] / n * sum |q|            equation (7), with q or q_hat
+    loss  =  loss_scale * (mixup_loss + eta * R)                equation (8)
+    loss_scale = |mixup_loss| / |mixup_loss + eta * R|          equation (9)
 
-so that ``q == q_hat`` for a bias-free ReLU network (``J_f(x) x = f(x)``) and ``E[x'] = 0``.
+``q`` equals ``q_hat`` for a bias-free ReLU network (``J_f(x) x = f(x)``) and ``E[x'] = 0``.
 """
-
-from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
-
-class Head(NamedTuple):
-    """A generalised linear form, by three functions of the logits ``(n_samples, n_outputs)``.
-
-    ``potential`` is ``h``, one number a row; ``mean`` is its gradient ``g``; ``curve(mean, v)``
-    is its Hessian at that mean times ``v``. ``floor(target, mass)`` is the least value of
-    ``mass * h(f) - target'f``: the loss subtracts it, which changes no gradient, where it can be
-    written down (squared error), so that a loss is never negative.
-    """
-
-    potential: Callable[[Tensor], Tensor]
-    mean: Callable[[Tensor], Tensor]
-    curve: Callable[[Tensor, Tensor], Tensor]
-    floor: Callable[[Tensor, Tensor], Tensor] | None = None
-
-
-def _softmax_curve(mean: Tensor, vector: Tensor) -> Tensor:
-    return mean * (vector - (mean * vector).sum(dim=-1, keepdim=True))
-
-
-def _squared_floor(target: Tensor, mass: Tensor) -> Tensor:
-    # A row of zero mass has a zero target: its floor is 0 and not 0/0.
-    return -0.5 * target.square().sum(dim=-1) / mass.clamp_min(torch.finfo(mass.dtype).tiny)
-
-
-HEADS = {
-    "softmax": Head(
-        potential=lambda logits: logits.logsumexp(dim=-1),
-        mean=lambda logits: logits.softmax(dim=-1),
-        curve=_softmax_curve,
-    ),
-    "sigmoid": Head(
-        potential=lambda logits: softplus(logits).sum(dim=-1),
-        mean=torch.sigmoid,
-        curve=lambda mean, vector: mean * (1 - mean) * vector,
-    ),
-    "squared": Head(
-        potential=lambda logits: 0.5 * logits.square().sum(dim=-1),
-        mean=lambda logits: logits,
-        curve=lambda mean, vector: vector,
-        floor=_squared_floor,
-    ),
-}
-
-
-def _form(head: str | Head) -> Head:
-    return head if isinstance(head, Head) else HEADS[head]
+from mixupe_sklearn._method.glm import Head, head_of
 
 
 def one_minus_lam_mean(alpha: float, beta: float | None = None) -> float:
-    """``E[1 - lam]`` under the mixture that Mixup induces, ``2ab / ((a+b)(a+b+1))``.
+    """``E[1 - lam]`` of equation (7), ``2ab / ((a+b)(a+b+1))``.
 
-    The mixture is ``a/(a+b) Beta(a+1, b) + b/(a+b) Beta(b+1, a)``; with ``alpha = beta`` the value
-    is ``alpha / (2 alpha + 1)``, the paper's ``1 - (alpha+1)/(2 alpha+1)``.
+    The expectation is over the mixture that Mixup induces, the paper's ``D_lambda``:
+    ``a/(a+b) Beta(a+1, b) + b/(a+b) Beta(b+1, a)``. For ``alpha = beta`` the value is
+    ``alpha / (2 alpha + 1)``, the paper's ``1 - (alpha+1)/(2 alpha+1)``.
 
     Examples
     --------
@@ -85,7 +37,7 @@ def one_minus_lam_mean(alpha: float, beta: float | None = None) -> float:
     beta = alpha if beta is None else beta
     if alpha == 0 or beta == 0:
         return 0.0
-    # a/(a+b) before the product: it stays finite for every finite pair.
+    # a/(a+b) first, so that the product stays finite for every finite pair.
     return 2 * (alpha / (alpha + beta)) * (beta / (alpha + beta + 1))
 
 
@@ -100,7 +52,7 @@ def one_minus_lam_moment(order: int, alpha: float, beta: float | None = None) ->
     beta = alpha if beta is None else beta
     if alpha == 0 or beta == 0:
         return 0.0
-    # 1 - lam is Beta(beta, alpha+1) where lam is Beta(alpha+1, beta), and the other way round.
+    # If lam is Beta(alpha+1, beta), then 1 - lam is Beta(beta, alpha+1), and vice versa.
     total = 0.0
     for share, first in ((alpha, beta), (beta, alpha)):
         value = share / (alpha + beta)
@@ -110,52 +62,14 @@ def one_minus_lam_moment(order: int, alpha: float, beta: float | None = None) ->
     return total
 
 
-def glm_loss(
-    logits: Tensor, target: Tensor, mass: Tensor | None = None, head: str | Head = "softmax"
-) -> tuple[Tensor, Tensor]:
-    """Each row's loss ``mass * h(f) - target'f`` and its gradient ``mass * g(f) - target``.
-
-    Parameters
-    ----------
-    logits, target : Tensor of shape (..., n_samples, n_outputs)
-        Module output and (mixed, weighted) targets.
-    mass : Tensor of shape (..., n_samples) or None, default=None
-        (Mixed) sample weights; None means ones.
-    head : {"softmax", "sigmoid", "squared"} or Head, default="softmax"
-        Which ``h``.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n_samples)
-    gradient : Tensor of shape (..., n_samples, n_outputs)
-
-    Examples
-    --------
-    >>> import torch
-    >>> loss, gradient = glm_loss(torch.zeros(1, 2), torch.tensor([[1.0, 0.0]]))
-    >>> loss, gradient                                   # log 2, and (1/2 - 1, 1/2 - 0)
-    (tensor([0.6931]), tensor([[-0.5000,  0.5000]]))
-    >>> glm_loss(torch.tensor([[3.0]]), torch.tensor([[1.0]]), head="squared")[0]
-    tensor([2.])
-    """
-    form = _form(head)
-    potential, mean = form.potential(logits), form.mean(logits)
-    if mass is not None:
-        potential, mean = mass * potential, mass[..., None] * mean
-    loss = potential - (target * logits).sum(dim=-1)
-    if form.floor is not None:
-        loss = loss - form.floor(target, torch.ones_like(loss) if mass is None else mass)
-    return loss, mean - target
-
-
 def logit_penalty(
     logits: Tensor, y_onehot: Tensor, head: str | Head = "softmax"
 ) -> tuple[Tensor, Tensor]:
-    """``q_hat = (y - g(f))' f`` of each row, and its gradient ``(y - g) - g'(f) f``.
+    """``q_hat = (y - g(f))' f`` of each sample, equation (5), and its gradient.
 
-    For classes it is the right class's logit minus the mean logit under the predicted
-    probabilities: positive where the right class leads, negative where a wrong one does. The loss
-    takes the absolute value of each row.
+    The gradient with respect to the logits is ``(y - g) - g'(f) f``. For classes, ``q_hat`` is the
+    logit of the true class minus the mean logit under the predicted probabilities: positive if the
+    true class leads, negative if another one does. The loss takes the absolute value per sample.
 
     Parameters
     ----------
@@ -178,7 +92,7 @@ def logit_penalty(
     >>> logit_penalty(logits, torch.tensor([[1.0, 0.0]]))[0]
     tensor([0.2747])
     """
-    form = _form(head)
+    form = head_of(head)
     mean = form.mean(logits)
     residual = mean - y_onehot
     return -(residual * logits).sum(dim=-1), -residual - form.curve(mean, logits)
@@ -191,18 +105,18 @@ def directional_penalty(
     X_mean: Tensor | float,
     head: str | Head = "softmax",
 ) -> Tensor:
-    """``q = (g(f) - y)' J_f(x) (E[x'] - x)`` of each row, exact, by one vector-Jacobian product.
+    """``q = (g(f) - y)' J_f(x) (E[x'] - x)`` of each sample, equation (4), exact.
 
-    The result stays differentiable with respect to the parameters (through the residual and
-    through the Jacobian). Where rows do not see each other (no BatchNorm in training mode) row
-    ``i`` holds the derivative of sample ``i`` alone.
+    One vector-Jacobian product computes it. The result is differentiable with respect to the
+    parameters, through the residual and through the Jacobian. Entry ``i`` is the derivative of
+    sample ``i`` alone unless samples interact, as in BatchNorm in training mode.
 
     Parameters
     ----------
     logits : Tensor of shape (..., n_samples, n_outputs)
-        Module output, computed from ``X``; the first dimensions may count models.
+        Module output, computed from ``X``; leading dimensions may index models.
     X : Tensor of shape (..., n_samples, ...)
-        Input (or hidden state) that requires a gradient, with as many first dimensions.
+        Input (or hidden state) that requires a gradient, with the same leading dimensions.
     y_onehot : Tensor of shape (..., n_samples, n_outputs)
         Targets.
     X_mean : Tensor or float
@@ -218,38 +132,40 @@ def directional_penalty(
     >>> directional_penalty(logits, X, torch.tensor([[1.0, 0.0]]), X_mean=3.0).detach()
     tensor([-3.])
     """
-    residual = _form(head).mean(logits) - y_onehot
+    residual = head_of(head).mean(logits) - y_onehot
     (grad,) = torch.autograd.grad(logits, X, residual, create_graph=True)
     return (grad * (X_mean - X)).flatten(start_dim=logits.ndim - 1).sum(dim=-1)
 
 
-def row_shares(total: float, weight: Tensor, rows: np.ndarray | None = None) -> Tensor:
-    """What each row's ``|q|`` counts in ``total`` times the weighted mean over some of the rows.
+def penalty_weights(total: float, weight: Tensor, rows: np.ndarray | None = None) -> Tensor:
+    """Weight of each sample's ``|q|`` in equation (7): ``R = sum(penalty_weights * |q|)``.
 
     Parameters
     ----------
     total : float
-        What a mean of ones is multiplied with, ``E[1-lam]``.
+        The factor ``E[1-lam]``.
     weight : Tensor of shape (n_samples,)
-        Weight of each row of the batch.
+        Sample weights of the batch.
     rows : array or None, default=None
-        Numbers of the rows that are seen; the others count nothing. None: all.
+        Indices of the samples that the mean is over; all others get weight 0. None means all.
 
     Examples
     --------
     >>> import numpy as np, torch
-    >>> row_shares(1.0, torch.ones(4)), row_shares(1.0, torch.ones(4), np.array([3, 0]))
+    >>> penalty_weights(1.0, torch.ones(4)), penalty_weights(1.0, torch.ones(4), np.array([3, 0]))
     (tensor([0.2500, 0.2500, 0.2500, 0.2500]), tensor([0.5000, 0.0000, 0.0000, 0.5000]))
     """
     if rows is None:
         return total / len(weight) * weight
-    is_seen = torch.zeros_like(weight)
-    is_seen[torch.as_tensor(rows, dtype=torch.long, device=weight.device)] = 1
-    return total / len(rows) * weight * is_seen
+    is_used = torch.zeros_like(weight)
+    is_used[torch.as_tensor(rows, dtype=torch.long, device=weight.device)] = 1
+    return total / len(rows) * weight * is_used
 
 
 def loss_scale(mixup_loss: Tensor, total_loss: Tensor) -> Tensor:
-    """The paper's eta-hat, ``|mixup_loss| / |total_loss|``, and 1 where both are zero.
+    """``|mixup_loss| / |total_loss|``, equation (9), the paper's eta-hat; 1 if both are zero.
+
+    The result carries no gradient.
 
     Examples
     --------

@@ -13,13 +13,14 @@ from torch.utils.data import Dataset, Subset
 
 from mixupe_sklearn._data.batches import make_dataset
 from mixupe_sklearn._data.rows import Rows, Tensors
+from mixupe_sklearn._method.criterion import METHOD_RULES
 from mixupe_sklearn._method.forward import stages_of
 from mixupe_sklearn._method.mixup import share_size
-from mixupe_sklearn._method.parameter_rules import METHOD_RULES
 from mixupe_sklearn._net.net import EpochHook, Stopper, has_batch_norm, is_callback
-from mixupe_sklearn._runtime.hardware import compile_module, drop_compiled, threads_for
+from mixupe_sklearn._runtime.compile import compile_module
+from mixupe_sklearn._runtime.device import drop_compiled, threads_for
 from mixupe_sklearn._training.config import OPTIMIZERS, rate_factors
-from mixupe_sklearn._utils.parameter_rules import warn_user
+from mixupe_sklearn._utils.warnings import warn_user
 
 # Names of the callbacks in every net of an estimator.
 STOPPER, HOOK = "mixupe_stopper", "mixupe_hook"

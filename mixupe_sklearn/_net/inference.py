@@ -10,7 +10,7 @@ from torch import Tensor
 from mixupe_sklearn._data.rows import centred_block, in_chunks
 from mixupe_sklearn._engine.network import is_plain, run_stacked
 from mixupe_sklearn._method.forward import as_logits, set_to_predict
-from mixupe_sklearn._runtime.hardware import threads_for
+from mixupe_sklearn._runtime.device import threads_for
 
 
 def float_type(net: Any) -> torch.dtype:

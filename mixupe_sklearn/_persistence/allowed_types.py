@@ -1,6 +1,6 @@
 """The closed list of types and functions that a saved model may name.
 
-A file names a type; it never says where its code lies. The names here stay as they are when code
+A file holds the name of a type, never the place of its code. The names here do not change when code
 moves, since files keep them for years.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-# By the module that has them now. Types are made without a call, from their attributes; those of
-# the last lines are called, with arguments from the file that are numbers, text and arrays.
+# By the module that defines them now. Types are created from their attributes, without a call. The
+# modules in the last lines are called, with numbers, text and arrays of the file as arguments.
 _OURS = {
     "mixupe_sklearn": (
         *("MixupEClassifier", "MixupERegressor", "MixupEImageClassifier", "MixupESearchCV"),
@@ -56,7 +56,7 @@ _OPTIMIZERS = (
 )
 _BUILTINS = ("bool", "float", "int", "object", "str")
 _DISTRIBUTIONS = ("CategoricalDistribution", "FloatDistribution", "IntDistribution")
-# Where each known name is to be found.
+# The module and attribute of each known name.
 KNOWN: dict[str, tuple[str, str]] = {
     **{f"mixupe.{name}": (module, name) for module, names in _OURS.items() for name in names},
     **{
@@ -70,8 +70,8 @@ KNOWN: dict[str, tuple[str, str]] = {
     },
     **{f"optuna.{name}": ("optuna.distributions", name) for name in _DISTRIBUTIONS},
 }
-# Parameters that are places on the machine where a model was saved. They are left behind: a file
-# from a stranger is not to say where ours reads and writes.
+# Parameters that are paths on the machine where a model was saved. Files do not hold them: a file
+# from a stranger must not decide where this machine reads and writes.
 PLACES = {
     "mixupe.MixupESearchCV": ("storage",),
     "mixupe.MixupESpeechClassifier": ("cache",),
@@ -79,7 +79,7 @@ PLACES = {
     "sklearn.Pipeline": ("memory",),
 }
 
-# What pickles of our estimators are made of beside themselves, in the words of skops.
+# Other types in pickles of our estimators, as skops names them.
 _SKOPS = {
     "builtins": ("print",),
     "functools": ("partial",),
@@ -101,16 +101,16 @@ _SKOPS = {
 
 
 class UnknownNameError(ValueError):
-    """A file names what is neither known nor trusted."""
+    """A file names a type that is neither known nor trusted."""
 
 
 def is_known(name: str) -> bool:
-    """Whether this comes with the package, or from a library that it vouches for."""
+    """Whether a name belongs to this package or to a library that it relies on."""
     return name in KNOWN or is_ufunc(name)
 
 
 def is_ufunc(name: str) -> bool:
-    """Whether a name is that of one of numpy's elementwise functions, such as ``numpy.log1p``."""
+    """Whether a name is an elementwise function of numpy, such as ``numpy.log1p``."""
     short = name.removeprefix("numpy.")
     return short != name and isinstance(vars(np).get(short), np.ufunc)
 
@@ -137,7 +137,7 @@ def name_of(thing: Any) -> str:
 
 
 def _is_loaded_as(thing: Any, name: str) -> bool:
-    # By module first, so that asking does not import what an extra brings.
+    # Compare modules first, so that the check does not import an optional library.
     package = KNOWN[name][0].split(".")[0]
     return (thing.__module__ or "").startswith(package) and _find_known(name) is thing
 
@@ -149,12 +149,12 @@ def _find_known(name: str) -> Any:
 
 
 def make_finder(trusted: Iterable[Any]) -> Callable[[str], Any]:
-    """Return what finds a type or function by the name in a file.
+    """Return a function that finds a type or function by its name in a file.
 
     Parameters
     ----------
     trusted : iterable of types and functions
-        Those that a file may name besides the known ones.
+        What a file may name besides the known types.
 
     Examples
     --------
@@ -170,12 +170,12 @@ def make_finder(trusted: Iterable[Any]) -> Callable[[str], Any]:
     by_name: dict[str, Any] = {}
     for thing in trusted:
         by_name[name_of(thing)] = thing
-        # A class of a script has another module where it is imported.
+        # A class of a script has a different module name when it is imported.
         by_name.setdefault(name_of(thing).rpartition(".")[2], thing)
 
     def find(name: str) -> Any:
         if not isinstance(name, str):
-            raise ValueError(f"has {name!r} where the name of a type is due")
+            raise ValueError(f"has {name!r} in place of the name of a type")
         if name in KNOWN:
             return _find_known(name)
         if is_ufunc(name):
@@ -193,15 +193,15 @@ def make_finder(trusted: Iterable[Any]) -> Callable[[str], Any]:
 
 
 def skops_types() -> list[str]:
-    """Names of the types that our estimators are made of, for ``skops.io.load(trusted=...)``.
+    """Names of the types in our estimators, for ``skops.io.load(trusted=...)``.
 
-    They hold for tables, pictures, speech and graphs, and for the preprocessing; not for searches,
-    nor for callbacks that keep tensors.
+    They cover estimators of tables, images, speech and graphs, and the preprocessing. They do not
+    cover searches and callbacks that hold tensors.
 
     Returns
     -------
     names : list of str
-        Types of this package, of skorch and of torch's optimizers; nothing that runs code of its
+        Types of this package, of skorch and of torch's optimizers. None of them runs code of its
         own when it is loaded.
 
     Examples
@@ -215,7 +215,7 @@ def skops_types() -> list[str]:
         if name.startswith(("mixupe.", "torch.optim.")) and name != "mixupe.MixupESearchCV":
             try:
                 kind = _find_known(name)
-            except ImportError:  # an extra that is not installed: no model of it can be here
+            except ImportError:  # an optional library is missing, so no model of it can exist here
                 continue
             found.append(f"{kind.__module__}.{kind.__qualname__}")
     return sorted(found)

@@ -1,4 +1,4 @@
-"""JSON and arrays back to values: a closed set of kinds, none of which runs code."""
+"""Decode JSON and arrays to values: a closed set of kinds, none of which runs code."""
 
 import functools
 import inspect
@@ -11,29 +11,29 @@ import torch
 
 from mixupe_sklearn._persistence.allowed_types import PLACES
 
-# What text of equal width may take, above what its letters do.
+# Bytes that a text array of fixed width may take beyond the length of its text.
 _WIDE_TEXT = 2**24
-# Numbers beyond the first can be alike to a dict of Python's, which looks through all such each
-# time: there may be so many.
-_LARGE_KEY, _MOST_LARGE_KEYS = 2**60, 1000
+# Large integers can have equal hashes. A dict compares all such keys on every access, so a file may
+# hold only a limited number.
+_LARGE_KEY, _MAX_LARGE_KEYS = 2**60, 1000
 _TORCH_TYPES = {
     str(value): value for value in vars(torch).values() if isinstance(value, torch.dtype)
 }
-# Where a generator of this kind may be in its buffer: memory would be read beyond its end.
+# Words in the buffer of this generator. A larger position would read beyond its end.
 _MT19937_WORDS = 624
 
 
 class Decoder:
-    """Turns JSON and arrays back into values; raises where they do not fit.
+    """Decodes JSON and arrays to values; raises if they are inconsistent.
 
     Parameters
     ----------
     arrays : dict of arrays
-        Those of the file.
+        The arrays of the file.
     find : callable
         Returns the type or function of a name.
-    put_together : callable
-        Gives an object, made without a call, its attributes; returns the object.
+    restore : callable
+        Sets the attributes of an object that was created without a call; returns the object.
 
     Examples
     --------
@@ -46,12 +46,12 @@ class Decoder:
         self,
         arrays: Mapping[str, np.ndarray],
         find: Callable[[str], Any],
-        put_together: Callable[[Any, dict[str, Any]], Any],
+        restore: Callable[[Any, dict[str, Any]], Any],
     ):
         self._arrays = dict(arrays)
         self._n_large_keys = 0
         self.find = find
-        self.put_together = put_together
+        self.restore = restore
         self._tags: dict[str, Callable[..., Any]] = {
             "float": self._float,
             "tuple": lambda items: tuple(self.decode(items)),
@@ -99,14 +99,14 @@ class Decoder:
         return {key: self.decode(value) for key, value in entries.items()}
 
     def _take(self, entry: str) -> np.ndarray:
-        # Once each: a small file could make many large weights of one array.
+        # Each array once: a small file could otherwise expand one array to many large weights.
         return self._arrays.pop(entry)
 
     def _key(self, value: Any) -> Any:
         key = self.decode(value)
         self._n_large_keys += isinstance(key, (int, float)) and abs(key) > _LARGE_KEY
-        if self._n_large_keys > _MOST_LARGE_KEYS:
-            raise ValueError(f"has more than {_MOST_LARGE_KEYS} large keys")
+        if self._n_large_keys > _MAX_LARGE_KEYS:
+            raise ValueError(f"has more than {_MAX_LARGE_KEYS} large keys")
         return key
 
     def _times(self, entry: str, dtype: str, scalar: bool) -> Any:
@@ -122,15 +122,15 @@ class Decoder:
 
     def _items(self, items: list[Any], kind: str, shape: list[int]) -> np.ndarray:
         if kind not in ("U", "S", "O", "T") or math.prod(shape) != len(items):
-            raise ValueError("has an array whose shape is not that of its items")
+            raise ValueError("has an array whose shape does not match its items")
         values = np.empty(len(items), dtype=object)
         values[:] = self.decode(items)
         if kind in "US":
-            # As wide as the longest item, whatever the type was: each takes as much as that one.
+            # Every item takes as many bytes as the longest one.
             sizes = [len(value) for value in values]
-            n_whole = 4 * len(sizes) * max(sizes, default=0)
-            if n_whole > _WIDE_TEXT + 64 * sum(sizes):
-                raise ValueError(f"has text that would take {n_whole} bytes")
+            n_bytes = 4 * len(sizes) * max(sizes, default=0)
+            if n_bytes > _WIDE_TEXT + 64 * sum(sizes):
+                raise ValueError(f"has text that would take {n_bytes} bytes")
         dtype: Any = np.dtypes.StringDType() if kind == "T" else kind
         return values.astype(dtype).reshape(shape)
 
@@ -149,7 +149,7 @@ class Decoder:
         state = self.decode(state)
         if state["bit_generator"] == "MT19937":
             if not 0 <= state["state"]["pos"] <= _MT19937_WORDS:
-                raise ValueError("has a generator that is beyond its own end")
+                raise ValueError("has a generator with a position beyond its buffer")
             bits: Any = np.random.MT19937(0)
         elif state["bit_generator"] == "PCG64":
             bits = np.random.PCG64(0)
@@ -171,7 +171,7 @@ class Decoder:
 
     def _partial(self, parts: list[Any]) -> functools.partial:
         if set(parts[0]) != {"name"}:
-            raise ValueError("has arguments for what has no name")
+            raise ValueError("has arguments for a function without a name")
         function, args, keywords = self.decode(parts)
         return functools.partial(function, *args, **keywords)
 
@@ -187,8 +187,51 @@ class Decoder:
             raise ValueError(f"has attributes for {name!r}, which is no type")
         attributes = self._dict(state) | dict.fromkeys(PLACES.get(name, ()))
         for key in attributes:
-            # What a class does is no attribute: it would be called in the place of ours.
+            # An attribute must not replace a method or a property of the class.
             found = inspect.getattr_static(kind, key, None)
             if key.startswith("__") or callable(found) or hasattr(found, "__get__"):
                 raise ValueError(f"has {key!r} among the attributes of {name!r}")
-        return self.put_together(object.__new__(kind), attributes)
+        return self.restore(object.__new__(kind), attributes)
+
+
+def check_encoder(encoder: Any) -> None:
+    """Raise if a fitted one-hot encoder would write beyond its own columns.
+
+    scikit-learn builds a sparse matrix from the fitted attributes without checking them.
+
+    Examples
+    --------
+    >>> from sklearn.preprocessing import OneHotEncoder
+    >>> encoder = OneHotEncoder(min_frequency=2).fit([["a"], ["a"], ["b"]])
+    >>> check_encoder(encoder)
+    >>> encoder._default_to_infrequent_mappings = [np.array([0, 2**40])]
+    >>> check_encoder(encoder)
+    Traceback (most recent call last):
+        ...
+    ValueError: has a one-hot encoder with indices beyond its columns
+    """
+    if not hasattr(encoder, "categories_"):
+        return
+    n_columns = encoder._compute_n_features_outs()
+    none = [None] * len(n_columns)
+    dropped = none if (found := encoder._drop_idx_after_grouping) is None else found
+    is_grouped = encoder._infrequent_enabled
+    rare = encoder._infrequent_indices if is_grouped else none
+    mappings = encoder._default_to_infrequent_mappings if is_grouped else none
+    is_right = list(encoder._n_features_outs) == list(n_columns)
+    for levels, count, drop, few, mapping in zip(
+        encoder.categories_, n_columns, dropped, rare, mappings, strict=True
+    ):
+        n_groups = count + (drop is not None)
+        is_right &= n_groups >= 1 and (drop is None or 0 <= drop < n_groups)
+        is_right &= (few is None) == (mapping is None)
+        if mapping is not None:
+            is_right &= len(mapping) == len(levels)
+            is_right &= _are_within(mapping, n_groups) and _are_within(few, len(levels))
+    if not is_right:
+        raise ValueError("has a one-hot encoder with indices beyond its columns")
+
+
+def _are_within(indices: Any, end: int) -> bool:
+    values = np.asarray(indices)
+    return values.dtype.kind == "i" and bool(((values >= 0) & (values < end)).all())

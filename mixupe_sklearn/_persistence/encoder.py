@@ -1,6 +1,6 @@
-"""Values to JSON and arrays: a closed set of kinds.
+"""Encode values as JSON and arrays: a closed set of kinds.
 
-What JSON has stays as it is; everything else becomes an object with one tag, such as
+Values that JSON knows stay unchanged. Everything else becomes an object with one tag, such as
 ``{"tuple": [...]}`` or ``{"array": "estimator.X_mean_"}``.
 """
 
@@ -17,12 +17,12 @@ from mixupe_sklearn._persistence.allowed_types import PLACES, name_of
 
 
 class Encoder:
-    """Turns values into JSON, and collects the arrays on the way.
+    """Encodes values as JSON and collects their arrays.
 
     Parameters
     ----------
-    take_apart : callable
-        Returns the attributes that are kept of an object.
+    state_of : callable
+        Returns the attributes of an object that are saved.
 
     Examples
     --------
@@ -33,14 +33,14 @@ class Encoder:
     ['x.2']
     """
 
-    def __init__(self, take_apart: Callable[[Any], dict[str, Any]]):
-        self.take_apart = take_apart
+    def __init__(self, state_of: Callable[[Any], dict[str, Any]]):
+        self.state_of = state_of
         self.arrays: dict[str, np.ndarray] = {}
         self.types: set[str] = set()
         self._inside: list[int] = []
 
     def encode(self, value: Any, path: str) -> Any:
-        """JSON of a value; ``path`` says where it lies, for names of arrays and for errors."""
+        """JSON of a value; ``path`` is its place, for names of arrays and for errors."""
         if value is None or type(value) in (bool, int, str):
             return value
         if type(value) is float:
@@ -58,7 +58,7 @@ class Encoder:
             items = [self.encode(item, f"{path}.{n}") for n, item in enumerate(value)]
             return items if type(value) is list else {"tuple": items}
         if type(value) in (set, frozenset):
-            items = sorted(value, key=repr)  # equal models are to give equal files
+            items = sorted(value, key=repr)  # equal models give equal files
             return {type(value).__name__: [self.encode(item, path) for item in items]}
         if isinstance(value, dict) and type(value).__module__ in ("builtins", "collections"):
             return self._encode_dict(value, path)
@@ -98,7 +98,7 @@ class Encoder:
         if value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
             if isinstance(value, np.generic):
                 return {"scalar": value.dtype.str, "value": self.encode(value.item(), path)}
-            # Products of a matrix may differ in the last bit by the order that it lies in.
+            # The memory order of a matrix affects the last bit of its products.
             is_turned = value.flags.f_contiguous and not value.flags.c_contiguous
             entry = self._keep(value.T if is_turned else value, path)
             return {"turned": entry} if is_turned else {"array": entry}
@@ -139,7 +139,7 @@ class Encoder:
         if is_container or not hasattr(value, "__dict__"):
             raise _unknown(value, f"{path} of type {type(value).__name__}")
         name = self._name(type(value), path)
-        state = self.take_apart(value) | dict.fromkeys(PLACES.get(name, ()))
+        state = self.state_of(value) | dict.fromkeys(PLACES.get(name, ()))
         return {"object": name, "state": self.encode(state, path)["dict"]}
 
     def _name(self, thing: Any, path: str) -> str:
@@ -163,5 +163,5 @@ class Encoder:
 def _unknown(value: Any, what: str) -> ValueError:
     return ValueError(
         f"Got {what}, which save does not know, but expected numbers, text, arrays, tensors, and "
-        f"lists, dicts and objects of such; pickle may do."
+        f"lists, dicts and objects of such; try pickle."
     )

@@ -1,8 +1,8 @@
-"""The file of a saved model: safetensors, with a JSON text in its header and a checksum.
+"""The file format of a saved model: safetensors, with JSON text in its header and a checksum.
 
-The arrays are those of the safetensors format, which other programs read as well. Its header has
-room for text; there lies what the arrays mean. The checksum covers every byte of the file, since
-safetensors has none: a damaged weight would be a wrong answer, and no error.
+Other programs can read the arrays as safetensors. The JSON text in the header describes the arrays.
+The checksum covers every byte of the file. safetensors has none, so a damaged weight would give
+wrong predictions instead of an error.
 """
 
 import hashlib
@@ -15,15 +15,15 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-# Entry of the header that is ours.
+# Our entry in the header.
 ENTRY = "mixupe_sklearn"
-# Raised whenever an older reader could not make sense of a new file.
+# Increased whenever older versions cannot read a new file.
 FORMAT_VERSION = 1
 _UNSIGNED = "0" * 64
-# The checksum as it lies in the file: JSON text inside of a JSON text. No other text of the file
-# can look like it, since its quotation marks would have more backslashes.
+# The checksum as the file holds it: JSON text inside JSON text. No other text of the file matches,
+# since its quotation marks would have more backslashes.
 _CHECKSUM = re.compile(rb'\\"sha256\\":\\"([0-9a-f]{64})\\"')
-# How files begin that people take for saved models.
+# First bytes of other files that users may pass.
 _OTHERS = (
     (b"\x80", "a pickle"),
     (b"PK", "a zip archive, as torch.save and skops write"),
@@ -35,7 +35,7 @@ EXPECTED = "a file that mixupe_sklearn.save has written"
 
 
 class Content(NamedTuple):
-    """What a file says: who wrote it, with which libraries, and the model."""
+    """The content of a file: who wrote it, with which libraries, and the model."""
 
     written_by: str
     versions: dict[str, str]
@@ -57,7 +57,7 @@ def pack(
     >>> unpack(data[:-1], "a file", "1.1")
     Traceback (most recent call last):
         ...
-    ValueError: Got a file, which is damaged (its checksum is not that of its content), but \
+    ValueError: Got a file, which is damaged (its checksum does not match its content), but \
 expected a file that mixupe_sklearn.save has written.
     """
     text = json.dumps(
@@ -76,18 +76,18 @@ expected a file that mixupe_sklearn.save has written.
 
 
 def unpack(data: bytes, name: str, reader: str) -> Content:
-    """Check the bytes of a file, and take them apart; one sentence where they are at fault."""
+    """Check the bytes of a file and return its content; raises a ValueError if they are bad."""
     about = _read_header(data, name)
     _check_version(about, name, reader)
     found = _CHECKSUM.search(data)
     unsigned = _with_checksum(data, _UNSIGNED)
     if found is None or hashlib.sha256(unsigned).hexdigest().encode() != found[1]:
-        refuse(name, "is damaged (its checksum is not that of its content)")
+        refuse(name, "is damaged (its checksum does not match its content)")
     try:
         arrays = safetensors.numpy.load(data)
     except (safetensors.SafetensorError, KeyError, ValueError, TypeError) as error:
         refuse(name, f"has arrays that cannot be read ({error})")
-    # The library may give views of memory that is not to be written to.
+    # The library may return views of read-only memory.
     arrays = {key: np.array(value) for key, value in arrays.items()}
     versions = about.get("versions")
     versions = versions if isinstance(versions, dict) else {}
@@ -95,7 +95,7 @@ def unpack(data: bytes, name: str, reader: str) -> Content:
 
 
 def refuse(name: str, why: str) -> NoReturn:
-    """Raise the one sentence."""
+    """Raise a ValueError that names the file and the reason."""
     raise ValueError(f"Got {name}, which {why}, but expected {EXPECTED}.") from None
 
 
@@ -103,11 +103,11 @@ def _read_header(data: bytes, name: str) -> dict[str, Any]:
     n_header = int.from_bytes(data[:8], "little")
     if len(data) < 8 or n_header > len(data) - 8:
         kind = next((kind for start, kind in _OTHERS if data.startswith(start)), None)
-        refuse(name, f"is {kind}" if kind else "is no safetensors file, or is cut off")
+        refuse(name, f"is {kind}" if kind else "is not a safetensors file, or is truncated")
     try:
         header = json.loads(data[8 : 8 + n_header])
         text = header["__metadata__"][ENTRY]
-        about = json.loads(text, parse_constant=lambda word: refuse(name, f"says {word}"))
+        about = json.loads(text, parse_constant=lambda word: refuse(name, f"contains {word}"))
         is_ours = isinstance(about["written_by"], str) and type(about["format_version"]) is int
     except (ValueError, KeyError, TypeError, RecursionError):
         refuse(name, "has no header of a saved model")

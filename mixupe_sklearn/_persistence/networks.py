@@ -1,4 +1,4 @@
-"""The networks of an estimator: what is kept of them, and how they are built again."""
+"""The networks of an estimator: what is saved of them, and how they are rebuilt."""
 
 import copy
 import functools
@@ -21,21 +21,22 @@ from mixupe_sklearn._net.build import (
 from mixupe_sklearn._persistence.allowed_types import UnknownNameError, is_known, name_of
 from mixupe_sklearn._runtime.seeding import alone, seeded
 from mixupe_sklearn._training.config import of_member
-from mixupe_sklearn._utils.parameter_rules import is_same, warn_user
+from mixupe_sklearn._utils.parameter_rules import is_same
+from mixupe_sklearn._utils.warnings import warn_user
 
-# Numbers of a net that training has settled.
+# Parameters of a net that training set.
 _NUMBERS = ("lr", "batch_size", "max_epochs")
-# Numbers that any file may ask memory for.
+# Number of values that any file may allocate.
 SMALL = 2**20
 
 
-def take_apart(estimator: BaseMixupE, keep_training: bool) -> dict[str, Any]:
-    """What is kept of a fitted estimator beyond plain attributes."""
+def state_of(estimator: BaseMixupE, keep_training: bool) -> dict[str, Any]:
+    """What is saved of a fitted estimator beyond plain attributes."""
     fixed = estimator._fixed
     return {
-        "nets_": [_take_net_apart(net, keep_training) for net in estimator.nets_],
-        # Of the parameters at the first fit, those that have been changed since: the others are
-        # to be the very same objects.
+        "nets_": [_state_of_net(net, keep_training) for net in estimator.nets_],
+        # Parameters of the first fit that changed since. The others are restored as the same
+        # objects.
         "_fixed": {
             name: value
             for name, value in fixed.items()
@@ -44,7 +45,7 @@ def take_apart(estimator: BaseMixupE, keep_training: bool) -> dict[str, Any]:
     }
 
 
-def _take_net_apart(net: Any, keep_training: bool) -> dict[str, Any]:
+def _state_of_net(net: Any, keep_training: bool) -> dict[str, Any]:
     kept = {name: getattr(net, name) for name in _NUMBERS}
     kept |= {
         "arguments": net.get_params_for("module"),
@@ -57,17 +58,17 @@ def _take_net_apart(net: Any, keep_training: bool) -> dict[str, Any]:
         kept["classes"] = net.classes_inferred_
     if keep_training:
         kept["optimizer"] = net.optimizer_.state_dict()
-        kept["callbacks"] = [callback for _, callback in _users(net)]
+        kept["callbacks"] = [callback for _, callback in _user_callbacks(net)]
     return kept
 
 
-def _users(net: Any) -> list[tuple[str, Any]]:
-    """The callbacks that a user has added."""
+def _user_callbacks(net: Any) -> list[tuple[str, Any]]:
+    """The callbacks that the user added."""
     ours = {STOPPER, HOOK, *(name for name, _ in net._default_callbacks)}
     return [pair for pair in net.callbacks_ if pair[0] not in ours]
 
 
-def put_together(
+def restore(
     estimator: BaseMixupE, kept: list[dict[str, Any]], device: str | None, trusted: Collection[Any]
 ) -> None:
     """Build the networks of an estimator that has all its other attributes."""
@@ -80,7 +81,7 @@ def put_together(
     n_streams, n_members = len(estimator._streams), estimator._fixed.get("n_members", 1)
     if not (len(kept) == n_streams == n_members and n_members >= 1):
         raise ValueError(f"has {len(kept)} networks and {n_streams} streams for {n_members}")
-    with seeded(0, where), alone(0, where):  # the first weights are drawn, and overwritten
+    with seeded(0, where), alone(0, where):  # initial weights are drawn and then overwritten
         estimator.nets_ = [_build(estimator, own, n, where, trusted) for n, own in enumerate(kept)]
     estimator.net_ = estimator.nets_[0]
 
@@ -89,7 +90,7 @@ def _device_of(estimator: BaseMixupE) -> torch.device:
     try:
         return estimator._resolved_device()
     except ValueError as error:
-        warn_user(f"{error} The model was loaded onto the processor; it can predict there.")
+        warn_user(f"{error} The model was loaded onto the CPU; it can predict there.")
         return torch.device("cpu")
 
 
@@ -100,7 +101,7 @@ def _build(
     device: torch.device,
     trusted: Collection[Any],
 ) -> Any:
-    # As the estimator was when its net was made: parameters may have been changed since.
+    # The estimator as it was when its net was built: parameters may have changed since.
     before: Any = copy.copy(estimator)
     vars(before).update(estimator._fixed)
     settings = of_member(before._settings(), number) | {"module_params": kept["arguments"]}
@@ -129,13 +130,13 @@ def _build(
     if "optimizer" in kept:
         _check_optimizer(net, kept["optimizer"])
         net.optimizer_.load_state_dict(kept["optimizer"])
-        _restore_users(net, kept["callbacks"])
+        _restore_callbacks(net, kept["callbacks"])
     return net
 
 
-def _restore_users(net: Any, callbacks: list[Any]) -> None:
-    """Let the callbacks of a new net remember what those of the old one did."""
-    for (_, callback), kept in zip(_users(net), callbacks, strict=True):
+def _restore_callbacks(net: Any, callbacks: list[Any]) -> None:
+    """Restore the state of the user's callbacks."""
+    for (_, callback), kept in zip(_user_callbacks(net), callbacks, strict=True):
         vars(callback).clear()
         vars(callback).update(vars(kept))
 
@@ -146,7 +147,7 @@ def _check_module(
     weights: Mapping[str, torch.Tensor],
     trusted: Collection[Any],
 ) -> None:
-    """Build a module of ours without memory first: it may not need more than the file holds."""
+    """Build a known module on the meta device first: it must not need more than the file has."""
     module = settings["module"]
     module = estimator._modules[module] if isinstance(module, str) else module
     made_by = module
@@ -159,25 +160,25 @@ def _check_module(
     arguments = module_arguments(module, {}, settings["module_params"])
     n_values = sum(value.numel() for value in weights.values())
     if _largest(arguments) > max(n_values, SMALL):
-        raise ValueError("has arguments of its module that are larger than its weights")
+        raise ValueError("has arguments of its module that exceed the size of its weights")
     try:
         with torch.device("meta"), at_most(len(weights)):
             made = module(**arguments)
-    except RuntimeError as error:  # it looks at values while it is made
+    except RuntimeError as error:  # its constructor reads values
         raise UnknownNameError(
-            f"has a {made_by.__name__} whose size cannot be told before it is made: if you trust "
-            f"whoever wrote it, say load(..., trusted=[{made_by.__name__}])"
+            f"has a {made_by.__name__} whose size is unknown before it is built: if you trust "
+            f"whoever wrote it, use load(..., trusted=[{made_by.__name__}])"
         ) from error
     wanted = {name: (value.shape, value.dtype) for name, value in made.state_dict().items()}
     if wanted != {name: (value.shape, value.dtype) for name, value in weights.items()}:
-        raise ValueError(f"has weights that are not those of a {made_by.__name__}")
-    # Some buffers are made anew, and are in no file.
+        raise ValueError(f"has weights that do not match a {made_by.__name__}")
+    # Files do not hold some buffers, which the module creates itself.
     if sum(value.numel() for value in made.buffers()) > n_values + SMALL:
         raise ValueError(f"has a {made_by.__name__} that needs more memory than its weights")
 
 
 def _largest(value: Any) -> float:
-    """The largest number within arguments, however deep."""
+    """The largest number in nested arguments."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
@@ -187,7 +188,7 @@ def _largest(value: Any) -> float:
 
 @contextmanager
 def at_most(n_parameters: int) -> Iterator[None]:
-    """Raise a ValueError where a module is made with more parameters, by this thread.
+    """Raise a ValueError if this thread creates modules with more parameters.
 
     Examples
     --------
@@ -213,14 +214,14 @@ def at_most(n_parameters: int) -> Iterator[None]:
 
 
 def _check_optimizer(net: Any, state: Mapping[str, Any]) -> None:
-    """Raise where what the optimizer remembers is not shaped as the weights: kernels trust it."""
+    """Raise if the state of the optimizer has other shapes than the weights: kernels rely on it."""
     if not is_known(name_of(type(net.optimizer_))):
         return
     weights = [weight for group in net.optimizer_.param_groups for weight in group["params"]]
     for number, values in state["state"].items():
         weight = weights[number]
         for value in values.values():
-            is_whole = isinstance(value, torch.Tensor) and value.shape == weight.shape
-            is_like = is_whole and value.dtype == weight.dtype
+            has_shape = isinstance(value, torch.Tensor) and value.shape == weight.shape
+            is_like = has_shape and value.dtype == weight.dtype
             if isinstance(value, torch.Tensor) and value.numel() > 1 and not is_like:
-                raise ValueError("has an optimizer whose memory is not shaped as the weights")
+                raise ValueError("has an optimizer state with other shapes than the weights")

@@ -1,8 +1,8 @@
-"""Seed in, previous global state out.
+"""Seeds for a fit, and the global generators restored after it.
 
 Our own draws come from numpy Generators that belong to a fit. Module initialisation and dropout
-know only torch's global generator (and a user's callback perhaps numpy's), so those are seeded for
-the time of a fit and put back as found.
+draw from torch's global generator, and a user's callback may draw from numpy's. A fit seeds both
+and restores them at its end.
 """
 
 import threading
@@ -15,19 +15,19 @@ import torch
 
 
 class SavedState:
-    """A global state that is put back after use: the first thread in remembers, the last restores.
+    """Saves a global state when the first thread enters and restores it when the last one leaves.
 
     Parameters
     ----------
     read : callable
         Returns the state.
     write : callable
-        Takes it back.
+        Sets it.
 
     Examples
     --------
     >>> light = {"is_on": False}
-    >>> with Borrowed(read=light.copy, write=light.update).kept():
+    >>> with SavedState(read=light.copy, write=light.update).kept():
     ...     light["is_on"] = True
     >>> light
     {'is_on': False}
@@ -56,7 +56,7 @@ class SavedState:
                     self.write(self._found)
 
 
-# Held while a thread seeds, and while one draws initial weights.
+# Held while a thread seeds or draws initial weights.
 _seeding = threading.RLock()
 _numpy_state = SavedState(np.random.get_state, np.random.set_state)
 _torch_state = SavedState(torch.get_rng_state, torch.set_rng_state)
@@ -69,7 +69,7 @@ def new_seed(rng: np.random.Generator) -> int:
 
 
 class Streams(NamedTuple):
-    """Generators of one network: what draws less from one of them does not move the others."""
+    """The generators of one network: draws from one of them do not affect the others."""
 
     order: np.random.Generator
     mixing: np.random.Generator
@@ -78,7 +78,7 @@ class Streams(NamedTuple):
 
 
 def streams_of(seed: int | None, n_networks: int) -> list[Streams]:
-    """Streams for each network, those of the first the same however many there are.
+    """Streams for each network; those of the first do not depend on ``n_networks``.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def streams_of(seed: int | None, n_networks: int) -> list[Streams]:
 
 
 def remember_streams(streams: Iterable[Streams]) -> Callable[[], None]:
-    """Return a function that takes generators back to where they are now.
+    """Return a function that restores the current state of the generators.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def remember_streams(streams: Iterable[Streams]) -> Callable[[], None]:
 def generator_like_torch(random_state: int | np.random.Generator | None) -> np.random.Generator:
     """Turn a seed into a numpy Generator; ``None`` draws the seed from torch's global generator.
 
-    This is what torch users expect: after ``torch.manual_seed`` a run is reproducible.
+    As torch users expect, ``torch.manual_seed`` makes a run reproducible.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def _states_of(device: torch.device) -> list[SavedState]:
 
 def _seed(seed: int, device: torch.device) -> None:
     np.random.seed(seed)
-    # Not torch.manual_seed: that would leave a seed behind for devices not yet in use.
+    # torch.manual_seed would also seed devices that are not in use yet.
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         with torch.cuda.device(device):
@@ -155,9 +155,9 @@ def _seed(seed: int, device: torch.device) -> None:
 
 @contextmanager
 def alone(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
-    """Draw from a seed while no other thread can seed: initial weights are then reproducible.
+    """Seed and run a block while no other thread can seed, so that initial weights reproduce.
 
-    To be used within ``seeded``, which puts the generators back.
+    Use it within ``seeded``, which restores the generators.
     """
     with _seeding:
         _seed(seed, torch.device(device))
@@ -166,7 +166,7 @@ def alone(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
 
 @contextmanager
 def seeded(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
-    """Run a block with seeded global generators, then leave them as they were found.
+    """Run a block with seeded global generators, then restore their state.
 
     Examples
     --------

@@ -16,7 +16,8 @@ from mixupe_sklearn._estimators.base import BaseMixupE
 from mixupe_sklearn._search.samplers import make_pruner, make_sampler
 from mixupe_sklearn._search.space import Space, check_names, named_space
 from mixupe_sklearn._search.trial import Task, final_estimator
-from mixupe_sklearn._utils.parameter_rules import Choice, check_rules, warn_user
+from mixupe_sklearn._utils.parameter_rules import Choice, check_rules
+from mixupe_sklearn._utils.warnings import warn_user
 
 # Default number of configurations for a continuous space.
 N_TRIALS = 50

@@ -14,7 +14,7 @@ import optuna
 import sqlalchemy
 from optuna.storages import InMemoryStorage, RDBStorage, RetryHeartbeatStaleTrialCallback
 
-from mixupe_sklearn._utils.parameter_rules import warn_user
+from mixupe_sklearn._utils.warnings import warn_user
 
 # Seconds between two heartbeats of a worker, and without one until it counts as dead.
 HEARTBEAT, GRACE = 5, 30

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mixupe_sklearn._method.parameter_rules import METHOD_RULES
+from mixupe_sklearn._method.criterion import METHOD_RULES
 from mixupe_sklearn._utils.parameter_rules import FLAG, Choice, Kind, Number, Rule, check_rules
 from mixupe_sklearn.modules import MLP
 

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whatever happens to the process that writes them."""
+"""Atomic writes: a file is complete or absent, even if the process that writes it is killed."""
 
 import glob
 import os
@@ -10,26 +10,26 @@ from typing import Any, BinaryIO
 
 try:
     import fcntl
-except ImportError:  # Windows, where pieces of killed writers are left lying
+except ImportError:  # Windows, where partial files of killed writers remain
     fcntl = None  # type: ignore[assignment]
 
-# Letters in the name of a piece, by which it is known.
-N_LETTERS = 16
+# Hexadecimal digits in the name of a partial file.
+N_DIGITS = 16
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    r"""Write a file aside, and put it in the place of ``path`` when it is whole and on the disk.
+    r"""Write to a partial file, then move it to ``path`` once it is complete and on the disk.
 
-    On any error within the block, ``path`` stays as it was and nothing else is left. A process
-    that is killed leaves a hidden piece, ``.name.<16 hexadecimal digits>.part``, which the next
-    writer of the same name removes. Of several writers at once the last one stays, whole.
+    On any error within the block, ``path`` stays unchanged and nothing else remains. A process
+    that is killed leaves a hidden partial file, ``.name.<16 hexadecimal digits>.part``, which the
+    next writer of the same name removes. Of several concurrent writers, the last one wins.
 
     Parameters
     ----------
     path : path
-        The file. A link is followed. A file that is there hands on its permissions; a new one has
-        those that the process gives its files.
+        The file. Links are followed. An existing file keeps its permissions; a new one gets the
+        default permissions of the process.
 
     Examples
     --------
@@ -43,14 +43,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """
     target = pathlib.Path(os.path.realpath(path))
     _check(target)
-    _clear_pieces(target)
-    file = _open_piece(target)
+    _remove_partials(target)
+    file = _open_partial(target)
     try:
         with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-            if fcntl is not None:  # while the lock holds: nobody takes it for a dead one's
+            if fcntl is not None:  # while locked, so that no other writer removes it
                 os.replace(file.name, target)
         if fcntl is None:
             os.replace(file.name, target)
@@ -62,10 +62,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def _check(target: pathlib.Path) -> None:
-    """Refuse what opening a file would refuse, and devices, which must not become files."""
+    """Refuse what ``open`` would refuse, and devices, which must not become files."""
     if not target.parent.is_dir():
         raise FileNotFoundError(
-            f"Got {str(target)!r}, but expected the name of a file in a folder that is there."
+            f"Got {str(target)!r}, but expected the name of a file in a folder that exists."
         )
     if target.exists() and not target.is_file():
         raise OSError(f"Got {str(target)!r}, but expected the name of a file.")
@@ -73,19 +73,19 @@ def _check(target: pathlib.Path) -> None:
         raise PermissionError(f"Got {str(target)!r}, but expected a file that can be written.")
 
 
-def _open_piece(target: pathlib.Path) -> Any:
-    """A new file beside the target, locked for as long as it is open."""
+def _open_partial(target: pathlib.Path) -> Any:
+    """A new file beside the target, locked while it is open."""
     while True:
-        name = target.with_name(f".{target.name}.{secrets.token_hex(N_LETTERS // 2)}.part")
+        name = target.with_name(f".{target.name}.{secrets.token_hex(N_DIGITS // 2)}.part")
         file = name.open("x+b")
         try:
             if fcntl is None:
                 return file
-            with suppress(OSError):  # a disk without locks: none can be had by others either
+            with suppress(OSError):  # a file system without locks
                 fcntl.flock(file, fcntl.LOCK_EX)
             if target.exists():
                 os.fchmod(file.fileno(), target.stat().st_mode & 0o777)
-            if name.exists():  # else another writer came between, and took it for a dead one's
+            if name.exists():  # else another writer removed it before it was locked
                 return file
         except BaseException:
             file.close()
@@ -94,19 +94,19 @@ def _open_piece(target: pathlib.Path) -> Any:
         file.close()
 
 
-def _clear_pieces(target: pathlib.Path) -> None:
-    """Remove what killed writers left: the lock of a living one cannot be had."""
+def _remove_partials(target: pathlib.Path) -> None:
+    """Remove the partial files of killed writers; a running writer holds a lock on its own."""
     if fcntl is None:
         return
-    letters = "[0-9a-f]" * N_LETTERS
-    for piece in target.parent.glob(f".{glob.escape(target.name)}.{letters}.part"):
-        with suppress(OSError), piece.open("rb") as file:
+    digits = "[0-9a-f]" * N_DIGITS
+    for partial in target.parent.glob(f".{glob.escape(target.name)}.{digits}.part"):
+        with suppress(OSError), partial.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            piece.unlink()
+            partial.unlink()
 
 
 def sync_folder(folder: pathlib.Path) -> None:
-    """Bring the new name to the disk, where the system can; the file itself is there already."""
+    """Flush the new name to the disk, if the system can; the content is there already."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

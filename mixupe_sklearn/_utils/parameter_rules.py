@@ -1,8 +1,6 @@
-"""Rules for parameters, as data: each says what it expects and whether a value obeys it."""
+"""Parameter rules as data: each rule names what it expects and checks a value."""
 
 import math
-import sys
-import warnings
 from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -11,7 +9,7 @@ import numpy as np
 
 
 class Number(NamedTuple):
-    """A finite real number within bounds; ``None`` too where it has a meaning."""
+    """A finite real number within bounds; ``or_none`` also accepts ``None``."""
 
     expected: str
     low: float = 0.0
@@ -28,7 +26,7 @@ class Number(NamedTuple):
             return False
         try:
             number = float(value)
-        except OverflowError:  # a whole number of more than 308 digits
+        except OverflowError:  # an integer of more than 308 digits
             return False
         above = number > self.low if self.open_low else number >= self.low
         return above and number < self.high
@@ -45,7 +43,7 @@ class Choice(NamedTuple):
         return "one of " + ", ".join(repr(option) for option in self.options)
 
     def accepts(self, value: Any) -> bool:
-        """Whether the value is one of them."""
+        """Whether the value is one of the options."""
         return isinstance(value, str) and value in self.options
 
 
@@ -66,7 +64,7 @@ FLAG = Kind("True or False", (bool, np.bool_))
 
 
 def check_rules(values: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
-    """Raise one sentence for the first value that breaks its rule.
+    """Raise a ValueError for the first value that breaks its rule.
 
     Examples
     --------
@@ -93,25 +91,3 @@ def is_same(first: Any, second: Any) -> bool:
         keys = first.keys()
         return keys == second.keys() and all(is_same(first[key], second[key]) for key in keys)
     return first is second or bool(np.all(first == second))
-
-
-def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn, pointing at the line of the user that led here, not at one of ours.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> with warnings.catch_warnings(record=True, action="always") as caught:
-    ...     warn_user("mind the gap")
-    >>> str(caught[0].message)
-    'mind the gap'
-    """
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
-
-
-def _is_ours(name: str) -> bool:
-    # scikit-learn wraps fit of every estimator that takes callbacks.
-    return name.startswith(("mixupe_sklearn.", "sklearn.callback."))

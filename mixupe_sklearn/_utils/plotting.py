@@ -1,13 +1,67 @@
-"""Names from data in figures, where matplotlib would take some of them for formulas."""
+"""Axes, colours and labels that all figures share."""
 
 from typing import Any
 
+import numpy as np
+
+# Distinguishable with colour blindness (Okabe and Ito).
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#000000")
+FAINT = "#b0b0b0"
+# Lines with up to this many points get markers. A single point would be invisible without one.
+FEW_POINTS = 15
+
+
+def new_axes(ax: Any, n_panels: int = 1) -> Any:
+    """The axes to draw on, as an array: the given ones, or new ones."""
+    try:
+        import matplotlib.pyplot as plt
+    except ModuleNotFoundError as error:
+        raise ImportError("Figures need matplotlib: pip install mixupe-sklearn[plots].") from error
+    if ax is None:
+        _, axes = plt.subplots(1, n_panels, figsize=(5.2 * n_panels, 3.8), layout="constrained")
+        return np.atleast_1d(axes)
+    given = np.ravel(ax)
+    wanted = "matplotlib Axes" if n_panels == 1 else f"{n_panels} matplotlib Axes"
+    if not all(isinstance(one, plt.Axes) for one in given):
+        raise TypeError(f"Got ax={ax!r}, but expected {wanted}, or None for new ones.")
+    if len(given) != n_panels:
+        raise ValueError(f"Got ax with {len(given)} axes, but expected {wanted}.")
+    return given
+
+
+def line_style(ax: Any, line_kw: dict[str, Any], n_points: int, **ours: Any) -> dict[str, Any]:
+    """Line properties: our defaults, overridden by the user's; few points get markers."""
+    from matplotlib.cbook import normalize_kwargs
+    from matplotlib.lines import Line2D
+
+    marker = "o" if n_points <= FEW_POINTS else ""
+    how = {"color": next_colour(ax), "linewidth": 1.8, "marker": marker, "markersize": 4, **ours}
+    return how | normalize_kwargs(line_kw, Line2D)
+
+
+def tidy(ax: Any, *, x: str, y: str) -> None:
+    """Format axes as all our figures: labels, a faint grid, no frame on the right and on top."""
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    ax.grid(True, color="#e6e6e6", linewidth=0.8)
+    ax.set_axisbelow(True)
+    if x == "epoch":
+        ax.xaxis.get_major_locator().set_params(integer=True)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+
+
+def next_colour(ax: Any) -> str:
+    """The next colour that no line of these axes has."""
+    used = {line.get_color() for line in ax.get_lines()}
+    return next((colour for colour in COLOURS if colour not in used), COLOURS[0])
+
 
 def plain_label(name: Any) -> str:
-    r"""A name as a label that matplotlib shows as it is.
+    r"""Escape a name so that matplotlib shows it as it is.
 
-    Between two dollars it would see a formula, and fail at one that it cannot read; it leaves
-    labels with an underscore first out of legends; and no font has control characters.
+    matplotlib parses text between two dollar signs as a formula and may fail. It leaves labels
+    with a leading underscore out of legends. No font has control characters.
 
     Examples
     --------

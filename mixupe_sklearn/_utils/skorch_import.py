@@ -1,7 +1,7 @@
-"""What has to happen before skorch is imported.
+"""Import skorch without PyTorch Geometric.
 
-Where PyTorch Geometric is installed, skorch imports it to know its graphs when they come: half as
-long again as everything else takes, in every process, for a use that most have not.
+If PyTorch Geometric is installed, skorch imports it to recognise its graphs. That lengthens the
+import by a half in every process, and few processes use graphs.
 """
 
 import sys
@@ -11,7 +11,7 @@ LIBRARY = "torch_geometric"
 
 
 class IfImported:
-    """True as soon as PyTorch Geometric has been imported: before that, no graph of it can come.
+    """True once PyTorch Geometric is imported; before that, none of its graphs can exist.
 
     Examples
     --------
@@ -27,13 +27,13 @@ class IfImported:
 
 
 def import_skorch_alone() -> None:
-    """Import skorch without PyTorch Geometric; whoever imports that later finds both at work.
+    """Import skorch without PyTorch Geometric; both work together if that is imported later.
 
-    Nothing is done where either is imported already.
+    Does nothing if either is already imported.
     """
     if LIBRARY in sys.modules or "skorch" in sys.modules or find_spec(LIBRARY) is None:
         return
-    sys.modules[LIBRARY] = None  # type: ignore[assignment]  # to import it is an ImportError now
+    sys.modules[LIBRARY] = None  # type: ignore[assignment]  # importing it now raises ImportError
     try:
         import skorch.utils
     finally:

@@ -1,5 +1,6 @@
-"""Filters of warnings that are ours for a while."""
+"""Warnings that point at the user's line, and warning filters that threads do not share."""
 
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -13,8 +14,8 @@ _one_at_a_time = threading.RLock()
 def own_filters(**how: Any) -> Iterator[Any]:
     """Run a block within ``warnings.catch_warnings``, one thread at a time.
 
-    Filters belong to the whole process. Two threads that are within at once would take each
-    other's warnings, and who leaves last would put back the filters of the other.
+    Filters belong to the process. Two threads inside at once would catch each other's warnings,
+    and the last one to leave would restore the filters of the other.
 
     Parameters
     ----------
@@ -24,7 +25,7 @@ def own_filters(**how: Any) -> Iterator[Any]:
     Yields
     ------
     caught : list or None
-        What ``warnings.catch_warnings`` gives.
+        The value of ``warnings.catch_warnings``.
 
     Examples
     --------
@@ -36,3 +37,25 @@ def own_filters(**how: Any) -> Iterator[Any]:
     """
     with _one_at_a_time, warnings.catch_warnings(**how) as caught:
         yield caught
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn and point at the line of the user's code that led here.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True, action="always") as caught:
+    ...     warn_user("mind the gap")
+    >>> str(caught[0].message)
+    'mind the gap'
+    """
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _is_ours(name: str) -> bool:
+    # scikit-learn wraps fit of every estimator that takes callbacks.
+    return name.startswith(("mixupe_sklearn.", "sklearn.callback."))

@@ -16,7 +16,7 @@ from mixupe_sklearn._method.forward import as_logits
 from mixupe_sklearn._net.build import first_rows
 from mixupe_sklearn._net.inference import float_type
 from mixupe_sklearn._net.net import MixupENet
-from mixupe_sklearn._runtime.hardware import multiplications, resolve_device
+from mixupe_sklearn._runtime.device import multiplications, resolve_device
 from mixupe_sklearn._utils.parameter_rules import Number, check_rules
 from mixupe_sklearn.adapters._base import AdapterClassifier
 from mixupe_sklearn.adapters._input_transform import FEW_CHANNELS, Part, Prepare, is_unsafe_last

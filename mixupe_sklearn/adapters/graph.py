@@ -13,7 +13,7 @@ from mixupe_sklearn._graphs.read import read_graphs
 from mixupe_sklearn._method.forward import as_logits
 from mixupe_sklearn._net.inference import float_type
 from mixupe_sklearn._net.net import MixupENet
-from mixupe_sklearn._runtime.hardware import multiplications
+from mixupe_sklearn._runtime.device import multiplications
 from mixupe_sklearn._utils.parameter_rules import Choice, Kind, Rule, check_rules
 from mixupe_sklearn.adapters._base import AdapterClassifier, Samples
 from mixupe_sklearn.modules.gin import GIN

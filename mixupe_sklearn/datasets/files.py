@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype  # truth values are numbers to it
 
-from mixupe_sklearn._utils.parameter_rules import warn_user
+from mixupe_sklearn._utils.warnings import warn_user
 from mixupe_sklearn.datasets._dataset import Table
 from mixupe_sklearn.datasets._decompress import DAMAGED, short_name, unpacked
 

@@ -1,4 +1,4 @@
-"""The paper's first theorem on real data, the coefficients of equation (6), and the second theorem."""
+"""Theorem 1 on real data, the coefficients of equation (6), and Theorem 2."""
 
 import numpy as np
 import pytest
@@ -20,9 +20,9 @@ from mixupe_sklearn import (
     MixupERegressor,
     preset,
 )
-from mixupe_sklearn._diagnostics.coefficients import coefficients
-from mixupe_sklearn._diagnostics.taylor import moments, nodes
-from mixupe_sklearn._method.penalties import directional_penalty, glm_loss, one_minus_lam_mean
+from mixupe_sklearn._diagnostics.taylor import coefficients, moments, nodes
+from mixupe_sklearn._method.glm import glm_loss
+from mixupe_sklearn._method.penalties import directional_penalty, one_minus_lam_mean
 from mixupe_sklearn.diagnostics import directional_derivatives, glm_complexity
 from mixupe_sklearn.modules import MLP
 
@@ -71,16 +71,16 @@ def mixup_loss(estimator, X, y, alpha):
     return total
 
 
-def test_the_mixup_loss_is_that_of_the_definition(smooth, wine):
-    """The theorem moves rows and keeps labels; the definition mixes both. They agree."""
+def test_mixup_loss_matches_the_definition(smooth, wine):
+    """The theorem moves samples and keeps labels; the definition mixes both. They agree."""
     parts = directional_derivatives(smooth, *wine, order=1, n_partners=None)
     assert parts.mixup_loss == pytest.approx(mixup_loss(smooth, *wine, ALPHA), rel=1e-6)
     assert parts.mixup_loss > parts.standard_loss
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
-def test_standard_loss_and_terms_are_the_mixup_loss_up_to_the_remainder(smooth, wine, order):
-    """After K terms the remainder falls like the (K+1)-th power of how far partners are away."""
+def test_standard_loss_and_terms_add_up_to_the_mixup_loss_minus_the_remainder(smooth, wine, order):
+    """After K terms the remainder falls like the (K+1)-th power of the distance to partners."""
     how = {"order": order, "n_partners": None}
     near, nearer = (
         directional_derivatives(smooth, *wine, **how, reach=reach).remainders[-1]
@@ -106,8 +106,8 @@ def test_the_first_term_is_the_mean_of_q(smooth, wine):
     assert parts.terms[0] == pytest.approx(expected, rel=1e-12)
 
 
-def test_q_is_that_of_the_penalty(smooth, wine):
-    """On the training rows, whose mean the estimator has subtracted."""
+def test_q_equals_the_directional_penalty(smooth, wine):
+    """On the training set, whose mean the estimator subtracts."""
     X, y = wine
     copy = Smooth(13, 3)
     copy.load_state_dict(smooth.net_.module_.state_dict())
@@ -118,7 +118,7 @@ def test_q_is_that_of_the_penalty(smooth, wine):
     np.testing.assert_allclose(parts.q, expected, atol=1e-5)  # the mean is subtracted in float32
 
 
-def test_q_hat_equals_q_where_the_paper_says_so(wine):
+def test_q_hat_equals_q_under_the_conditions_of_the_paper(wine):
     X, y = wine
     how = preset("paper") | {"module_params": {"bias": False, "d_hidden": (8,)}}
     classifier = MixupEClassifier(**how, random_state=0).fit(X, y)
@@ -129,7 +129,7 @@ def test_q_hat_equals_q_where_the_paper_says_so(wine):
     assert np.abs(parts.error).max() > 0.01
 
 
-def test_some_partners_stand_for_all(smooth, wine):
+def test_a_sample_of_partners_estimates_all(smooth, wine):
     some = directional_derivatives(smooth, *wine, order=2, n_partners=20)
     every = directional_derivatives(smooth, *wine, order=2, n_partners=None)
     np.testing.assert_allclose(some.terms, every.terms, rtol=0.1)
@@ -139,7 +139,7 @@ def test_some_partners_stand_for_all(smooth, wine):
 
 
 @pytest.mark.parametrize(("alpha", "beta"), [(0.2, 0.2), (1.0, 1.0), (0.5, 2.0), (0.02, 0.02)])
-def test_moments_are_those_of_the_mixture(alpha, beta):
+def test_moments_match_the_mixture(alpha, beta):
     shares = (alpha, beta) / np.float64(alpha + beta)
     parts = [beta_distribution(beta, alpha + 1), beta_distribution(alpha, beta + 1)]
     expected = [sum(s * p.moment(k) for s, p in zip(shares, parts, strict=True)) for k in (1, 2, 3)]
@@ -149,7 +149,7 @@ def test_moments_are_those_of_the_mixture(alpha, beta):
     assert moments(1, alpha, beta)[0] == pytest.approx(one_minus_lam_mean(alpha, beta))
 
 
-def test_without_mixing_there_is_nothing_but_the_loss(wine):
+def test_without_mixing_all_terms_are_zero(wine):
     classifier = MixupEClassifier(**preset("paper") | {"alpha": 0.0}, random_state=0).fit(*wine)
     parts = directional_derivatives(classifier, *wine, order=2, n_partners=2)
     assert parts.mixup_loss == pytest.approx(parts.standard_loss)
@@ -157,8 +157,8 @@ def test_without_mixing_there_is_nothing_but_the_loss(wine):
     assert directional_derivatives(classifier, *wine, order=1, n_partners=2, alpha=1.0).terms.any()
 
 
-def test_mixed_targets_take_a_constant_off_a_squared_error(wine):
-    """Against the definition, by many draws of lam for all pairs, with the targets mixed as well."""
+def test_mixed_targets_subtract_a_constant_from_squared_error(wine):
+    """Compare with the definition: many draws of lam for all pairs, with mixed targets."""
     X, y = wine[0][:, 1:], wine[0][:, 0]
     how = {"module": Smooth, "alpha": 0.3, "beta": 1.4, "method": "mixup", "max_epochs": 10}
     regressor = MixupERegressor(**how, random_state=0).fit(X, y)
@@ -180,7 +180,7 @@ def test_mixed_targets_take_a_constant_off_a_squared_error(wine):
     assert abs(whole.remainders[-1]) < 1e-6
 
 
-def test_gradients_may_be_switched_off(smooth, wine):
+def test_it_works_under_no_grad(smooth, wine):
     with torch.no_grad():
         first = directional_derivatives(smooth, *wine, order=1, n_partners=2)
     with torch.inference_mode():
@@ -188,8 +188,8 @@ def test_gradients_may_be_switched_off(smooth, wine):
     np.testing.assert_array_equal(first.q, second.q)
 
 
-def test_what_it_takes(wine):
-    """Pipelines, members, labels as strings, regressors, nets, image_data, hidden layers."""
+def test_supported_estimators(wine):
+    """Pipelines, members, string labels, regressors, nets, images, hidden layers."""
     X, y = load_iris(return_X_y=True)
     names = np.array(["a", "b", "c"])[y]
     pipeline = make_pipeline(
@@ -212,7 +212,7 @@ def test_what_it_takes(wine):
     assert at_input.terms[0] != hidden.terms[0]
 
 
-def test_pictures_and_graphs():
+def test_images_and_graphs():
     nx = pytest.importorskip("networkx")
     X, y = load_digits(return_X_y=True)
     small = {"width": 4, "blocks": (1, 1)}
@@ -232,12 +232,12 @@ def test_pictures_and_graphs():
 @pytest.mark.parametrize(
     ("params", "sentence"),
     [
-        ({"order": 0}, "Got order=0, but expected a whole number from 1 to 8."),
-        ({"n_partners": 0}, "Got n_partners=0, but expected a whole number >= 1, or None"),
+        ({"order": 0}, "Got order=0, but expected an integer from 1 to 8."),
+        ({"n_partners": 0}, "Got n_partners=0, but expected an integer >= 1, or None"),
         ({"alpha": -1.0}, "Got alpha=-1.0, but expected a number >= 0"),
         ({"reach": 0.0}, "Got reach=0.0, but expected a number above 0 and up to 1."),
         ({"member": 1}, "Got member=1, but expected 0 to 0, since the estimator has n_members=1."),
-        ({"random_state": "a"}, "Got random_state='a', but expected a whole number >= 0."),
+        ({"random_state": "a"}, "Got random_state='a', but expected an integer >= 0."),
         ({"stage": 3}, "Got stage=3, but expected 0 to 0, the number of stages of Smooth"),
     ],
 )
@@ -257,7 +257,7 @@ def test_wrong_estimators(wine):
     with pytest.raises(TypeError, match="Got a GridSearchCV, .*; pass its best_estimator_."):
         directional_derivatives(search, *wine)
     fitted.fit(*wine)
-    with pytest.raises(ValueError, match="Got y=None, but expected the targets of the rows."):
+    with pytest.raises(ValueError, match="Got y=None, but expected the targets of the samples."):
         directional_derivatives(fitted.net_, wine[0].astype("float32"), None)
     with pytest.raises(ValueError, match="Got member=1, but expected 0 to 0"):
         directional_derivatives(fitted.net_, *wine, member=1)
@@ -267,7 +267,7 @@ def test_wrong_estimators(wine):
         directional_derivatives(fitted, wine[0][:, :3], wine[1])
 
 
-def test_looking_leaves_the_estimator_as_it_was(smooth, wine):
+def test_diagnostics_leave_the_estimator_unchanged(smooth, wine):
     before = {name: value.clone() for name, value in smooth.net_.module_.state_dict().items()}
     directional_derivatives(smooth, *wine, order=1, n_partners=2)
     for name, value in smooth.net_.module_.state_dict().items():
@@ -277,7 +277,7 @@ def test_looking_leaves_the_estimator_as_it_was(smooth, wine):
 
 
 @pytest.mark.parametrize("head", ["softmax", "sigmoid", "squared"])
-def test_coefficients_put_q_together(head, wine):
+def test_coefficients_add_up_to_q(head, wine):
     """Equation (6): q is the sum over outputs of alpha, times gradient norm, times distance."""
     torch.manual_seed(0)
     module, X = Smooth(13, 3).double(), torch.tensor(wine[0]).requires_grad_()
@@ -296,7 +296,7 @@ def test_coefficients_put_q_together(head, wine):
     torch.testing.assert_close(parts.alpha[4], ((means[head](logits[4]) - Y[4]) * cosine).detach())
 
 
-def test_a_row_at_the_mean_has_no_direction():
+def test_a_sample_at_the_mean_has_no_direction():
     X = torch.zeros(1, 2, requires_grad=True)
     parts = coefficients(X @ torch.ones(2, 2), X, torch.tensor([[1.0, 0.0]]), 0.0)
     assert not parts.alpha.any()
@@ -304,7 +304,7 @@ def test_a_row_at_the_mean_has_no_direction():
 
 
 def test_complexity_by_hand():
-    """Two rows: scores 2 and -1, y = 1 and 1; every number written out."""
+    """Two samples with scores 2 and -1 and y = 1 and 1, computed by hand."""
     X, y, coef = np.array([[2.0, 0.0], [-1.0, 1.0]]), np.array([1, 1]), np.array([1.0, 0.0])
     result = glm_complexity(X, y, coef, lipschitz=1.0, eta=0.5, loss_scale=0.8)
     gamma = max((1 - expit(2.0)) * 2, (1 - expit(-1.0)) * 1)
@@ -319,7 +319,7 @@ def test_complexity_by_hand():
     assert given.mixupe > given.mixup
 
 
-def test_the_condition_tells_which_term_is_smaller():
+def test_the_condition_decides_which_term_is_smaller():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(20, 3)), rng.integers(2, size=20)
     for gamma in (0.01, 0.5, 1.0, 2.0, 5.0):
@@ -350,7 +350,7 @@ def test_a_bound_on_q_hat_does_not_bound_the_weights():
         ({"coef": [1.0]}, "Got X of shape (2, 2), y of (2,) and coef of (1,), but expected"),
         ({"lipschitz": 0.0}, "Got lipschitz=0.0, but expected a number > 0."),
         ({"gamma": -1.0}, "Got gamma=-1.0, but expected a number >= 0"),
-        ({"y": ["no", "yes"]}, "Got X, y or coef that is no array of numbers"),
+        ({"y": ["no", "yes"]}, "Got X, y or coef that is not an array of numbers"),
         ({"mean": 3}, "Got mean=3, but expected a function, or None."),
         ({"X": [[np.nan, 0.0], [1.0, 1.0]]}, "Got NaN or infinity in X or coef"),
     ],

@@ -1,4 +1,4 @@
-"""The monitor: what it records, that it disturbs nothing, and the pictures made of it."""
+"""DerivativeMonitor: its records, its lack of side effects, and the figures."""
 
 import math
 import pickle
@@ -23,7 +23,7 @@ from mixupe_sklearn import (
     MixupERegressor,
     preset,
 )
-from mixupe_sklearn._diagnostics.monitor import epochs_a_look, rows_to_watch
+from mixupe_sklearn._diagnostics.monitor import epochs_between, n_monitored
 from mixupe_sklearn.diagnostics import (
     AlphaMinDisplay,
     DerivativeMonitor,
@@ -43,7 +43,7 @@ matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("agg")
 from matplotlib import pyplot as plt  # noqa: E402
 
-WATCHED = ("alpha_min", "q_abs", "q_hat_abs")
+MONITORED = ("alpha_min", "q_abs", "q_hat_abs")
 
 
 @pytest.fixture(autouse=True)
@@ -63,30 +63,30 @@ def classifier(monitor=None, **params):
     return MixupEClassifier(**how | {"callbacks": callbacks} | params)
 
 
-def test_it_changes_nothing_to_the_bit(iris):
-    plain, watched = (classifier(one).fit(*iris) for one in (None, DerivativeMonitor(every=1)))
+def test_training_is_unchanged_bit_for_bit(iris):
+    plain, monitored = (classifier(one).fit(*iris) for one in (None, DerivativeMonitor(every=1)))
     for own, other in zip(
-        plain.net_.module_.parameters(), watched.net_.module_.parameters(), strict=True
+        plain.net_.module_.parameters(), monitored.net_.module_.parameters(), strict=True
     ):
         torch.testing.assert_close(own, other, rtol=0, atol=0)
     assert [row["train_loss"] for row in plain.history_] == [
-        row["train_loss"] for row in watched.history_
+        row["train_loss"] for row in monitored.history_
     ]
 
 
-def test_it_records_what_the_diagnosis_of_all_rows_finds(iris):
+def test_records_equal_directional_derivatives_of_all_samples(iris):
     X, y = iris
-    watched = classifier(DerivativeMonitor(n_rows=150, every=1)).fit(X, y)
-    parts = directional_derivatives(watched, X, y, order=1, n_partners=1)
-    last = watched.history_[-1]
+    monitored = classifier(DerivativeMonitor(n_rows=150, every=1)).fit(X, y)
+    parts = directional_derivatives(monitored, X, y, order=1, n_partners=1)
+    last = monitored.history_[-1]
     assert last["q_abs"] == pytest.approx(np.abs(parts.q).mean(), rel=1e-4)
     assert last["q_hat_abs"] == pytest.approx(np.abs(parts.q_hat).mean(), rel=1e-4)
     assert -1 <= last["alpha_min"] < 0
 
 
-def test_the_share_is_that_of_the_penalty_in_the_loss(iris):
-    watched = classifier(DerivativeMonitor(every=1), eta=0.5).fit(*iris)
-    for row in watched.history_:
+def test_penalty_share_matches_the_loss(iris):
+    monitored = classifier(DerivativeMonitor(every=1), eta=0.5).fit(*iris)
+    for row in monitored.history_:
         assert row["penalty_share"] == pytest.approx(1 - row["loss_scale"])
     one_batch = classifier(DerivativeMonitor(every=1), eta=0.5, batch_size=150).fit(*iris)
     for row in one_batch.history_:  # of a single step it is the ratio itself
@@ -98,10 +98,10 @@ def test_the_share_is_that_of_the_penalty_in_the_loss(iris):
     assert {row["penalty_share"] for row in plain.history_} == {0.0}
 
 
-def test_it_looks_every_so_many_epochs(iris):
-    watched = classifier(DerivativeMonitor(every=3), max_epochs=7).fit(*iris)
-    for name in WATCHED:
-        seen = [not math.isnan(row[name]) for row in watched.history_]
+def test_it_evaluates_every_few_epochs(iris):
+    monitored = classifier(DerivativeMonitor(every=3), max_epochs=7).fit(*iris)
+    for name in MONITORED:
+        seen = [not math.isnan(row[name]) for row in monitored.history_]
         assert seen == [True, False, False, True, False, False, True]
     rare = classifier(DerivativeMonitor(every=50), max_epochs=4).fit(*iris)
     assert [not math.isnan(row["q_abs"]) for row in rare.history_] == [True, False, False, True]
@@ -109,11 +109,13 @@ def test_it_looks_every_so_many_epochs(iris):
     assert plot_alpha_min(rare)[""].line_.get_marker() == "o"
 
 
-def test_looks_are_few_where_epochs_are_short():
-    small, large = (epochs_a_look(n, 100, 10, 25_000, 16) for n in (200, 50_000))
+def test_evaluations_are_few_if_epochs_are_short():
+    small, large = (epochs_between(n, 100, 10, 25_000, 16) for n in (200, 50_000))
     assert large == 1 < small
-    assert rows_to_watch(100, 10) <= rows_to_watch(10_000, 10) <= 64
-    assert epochs_a_look(50_000, 100, 10, 25_000, 64) <= epochs_a_look(50_000, 100, 100, 25_000, 64)
+    assert n_monitored(100, 10) <= n_monitored(10_000, 10) <= 64
+    assert epochs_between(50_000, 100, 10, 25_000, 64) <= epochs_between(
+        50_000, 100, 100, 25_000, 64
+    )
 
 
 def test_members_nets_regressors_and_early_stopping(iris):
@@ -133,7 +135,7 @@ def test_members_nets_regressors_and_early_stopping(iris):
     assert weighted.history[-1]["q_abs"] > 0
 
 
-def test_pictures_and_graphs_are_watched_too():
+def test_images_and_graphs():
     nx = pytest.importorskip("networkx")
     X, y = load_digits(return_X_y=True)
     images = MixupEImageClassifier(
@@ -150,7 +152,7 @@ def test_pictures_and_graphs_are_watched_too():
     assert one.fit(graphs, ["cycle", "path"] * 10).history_[0]["q_abs"] > 0
 
 
-def test_it_keeps_no_rows_and_is_pickled(iris):
+def test_it_keeps_no_samples_and_can_be_pickled(iris):
     fitted = classifier(DerivativeMonitor(every=1)).fit(*iris)
     (monitor,) = (one for _, one in fitted.net_.callbacks_ if isinstance(one, DerivativeMonitor))
     assert monitor.rows_ is None
@@ -159,7 +161,7 @@ def test_it_keeps_no_rows_and_is_pickled(iris):
     assert clone(fitted).callbacks[0].every == 1
 
 
-def test_going_on_goes_on_watching(iris):
+def test_continued_training_is_monitored(iris):
     fitted = classifier(DerivativeMonitor(every=1), warm_start=True).fit(*iris)
     fitted.fit(*iris)
     assert not any(math.isnan(row["q_abs"]) for row in fitted.history_)
@@ -169,11 +171,11 @@ def test_going_on_goes_on_watching(iris):
 @pytest.mark.parametrize("params", [{"every": 0}, {"n_rows": 0}, {"every": 1.5}])
 def test_wrong_parameters(iris, params):
     ((name, value),) = params.items()
-    with pytest.raises(ValueError, match=f"Got {name}={value}, but expected a whole number >= 1"):
+    with pytest.raises(ValueError, match=f"Got {name}={value}, but expected an integer >= 1"):
         classifier(DerivativeMonitor(**params)).fit(*iris)
 
 
-def test_curves_hold_the_history(iris):
+def test_curves_show_the_history(iris):
     X, y = iris
     fitted = classifier(DerivativeMonitor(every=2))
     fitted.fit(X[::2], y[::2], X_val=X[1::2], y_val=y[1::2])
@@ -190,34 +192,34 @@ def test_curves_hold_the_history(iris):
     assert len(penalty.q_abs) == 3
 
 
-def test_losses_that_start_high_are_drawn_by_their_logarithm():
+def test_losses_that_start_high_get_a_log_axis():
     rows = [{"train_loss": loss, "valid_loss": 100 * loss**3} for loss in (5.0, 0.5, 0.4)]
     left, right = plot_loss_curves(rows)[""].ax_
     assert (left.get_yscale(), right.get_yscale()) == ("linear", "log")
 
 
-def test_displays_take_axes(iris):
+def test_displays_accept_axes(iris):
     figure, (left, right) = plt.subplots(1, 2)
     fitted = classifier(DerivativeMonitor(every=1)).fit(*iris)
     assert LossCurvesDisplay.from_estimator(fitted, ax=(left, right)).figure_ is figure
     assert AlphaMinDisplay.from_estimator(fitted, ax=right, color="black").ax_ is right
     assert PenaltyDisplay.from_estimator(fitted, ax=[left, right]).ax_[1] is right
     assert LossCurvesDisplay.from_estimator(fitted, lw=3, c="k").lines_[0].get_linewidth() == 3
-    with pytest.raises(ValueError, match="Got ax with 1 axes, but expected 2 Axes of matplotlib's"):
+    with pytest.raises(ValueError, match="Got ax with 1 axes, but expected 2 matplotlib Axes"):
         LossCurvesDisplay.from_estimator(fitted, ax=left)
-    with pytest.raises(TypeError, match="Got ax='x', but expected Axes of matplotlib's, or None"):
+    with pytest.raises(TypeError, match="Got ax='x', but expected matplotlib Axes, or None"):
         plot_alpha_min(fitted, ax="x")
     with pytest.raises(ValueError, match="Got member=5, but expected 0 to 0"):
         plot_penalty(fitted, member=5)
 
 
-def test_members_that_train_as_one_have_one_curve(iris):
+def test_members_trained_together_have_one_curve(iris):
     fitted = classifier(n_members=2).fit(*iris)
     display = LossCurvesDisplay.from_estimator(fitted)
     np.testing.assert_allclose(display.lines_[0].get_ydata(), fitted.loss_curve_)
 
 
-def test_without_a_monitor_there_is_nothing_to_draw(iris):
+def test_plots_without_a_monitor_raise(iris):
     fitted = classifier().fit(*iris)
     with pytest.raises(ValueError, match="Got a training without alpha_min, but expected one with"):
         plot_alpha_min(fitted)
@@ -225,10 +227,10 @@ def test_without_a_monitor_there_is_nothing_to_draw(iris):
         plot_loss_curves(LogisticRegression())
 
 
-def test_lists_of_something_else_and_other_nets_get_one_sentence(iris):
+def test_other_lists_and_nets_raise(iris):
     fitted = classifier().fit(*iris)
     for wrong in ([fitted, fitted], []):
-        with pytest.raises(TypeError, match="several trainings go into a dict, by name."):
+        with pytest.raises(TypeError, match="pass several trainings as a dict, by name."):
             plot_loss_curves(wrong)
     with pytest.raises(ValueError, match="Got records without train_loss"):
         plot_loss_curves([{"epoch": 1}])
@@ -237,12 +239,12 @@ def test_lists_of_something_else_and_other_nets_get_one_sentence(iris):
         callbacks=[DerivativeMonitor()],
         verbose=0,
     )
-    with pytest.raises(TypeError, match="Got a NeuralNetClassifier to watch, but expected"):
+    with pytest.raises(TypeError, match="Got a NeuralNetClassifier to monitor, but expected"):
         plain.fit(iris[0].astype("float32"), iris[1])
 
 
 def test_reliability_by_hand():
-    """Rows 0.6, 0.7, 0.9, 1.0 sure, of which two below 0.8 are wrong once and the others never."""
+    """Confidences 0.6, 0.7, 0.9, 1.0; one of the two below 0.8 is wrong, the others are right."""
     proba = np.array([[0.6, 0.4], [0.3, 0.7], [0.9, 0.1], [0.0, 1.0]])
     display = ReliabilityDisplay.from_predictions(
         ["a", "a", "a", "b"], proba, classes=["a", "b"], n_bins=5
@@ -259,11 +261,11 @@ def test_reliability_by_hand():
         ReliabilityDisplay.from_predictions([0, 0, 0, 1], 10 * proba)
     with pytest.raises(ValueError, match="Got 3 classes and 2 columns of y_proba"):
         ReliabilityDisplay.from_predictions([0, 0, 0, 1], proba, classes=[0, 1, 2])
-    with pytest.raises(ValueError, match="Got n_bins=0, but expected a whole number >= 1."):
+    with pytest.raises(ValueError, match="Got n_bins=0, but expected an integer >= 1."):
         ReliabilityDisplay.from_predictions([0, 0, 0, 1], proba, n_bins=0)
 
 
-def test_any_classifier_has_a_reliability(iris):
+def test_reliability_of_any_classifier(iris):
     X, y = iris
     names = np.array(["x", "y", "z"])[y]
     one = LogisticRegression(max_iter=500).fit(X[::2], names[::2])
@@ -279,7 +281,7 @@ def test_any_classifier_has_a_reliability(iris):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_a_boundary_shows_probabilities(n_classes):
+def test_decision_boundary_shows_probabilities(n_classes):
     X, y = make_moons(60, noise=0.1, random_state=0)
     y = y + (X[:, 0] > 1.2) if n_classes == 3 else y
     fitted = classifier(max_epochs=20).fit(X, y)
@@ -291,7 +293,7 @@ def test_a_boundary_shows_probabilities(n_classes):
     np.testing.assert_allclose(found, expected[1] if n_classes == 2 else expected)
 
 
-def test_a_boundary_needs_a_fitted_classifier_and_rows_that_fit():
+def test_decision_boundary_needs_a_fitted_classifier_and_valid_samples():
     X, y = make_moons(40, random_state=0)
     fitted = LogisticRegression().fit(X, y)
     with pytest.raises(NotFittedError):
@@ -303,11 +305,11 @@ def test_a_boundary_needs_a_fitted_classifier_and_rows_that_fit():
             ValueError, match="but expected a dense array of two columns and a label"
         ):
             plot_decision_boundary(fitted, rows, labels)
-    with pytest.raises(ValueError, match="Got grid_resolution=1.5, but expected a whole number"):
+    with pytest.raises(ValueError, match="Got grid_resolution=1.5, but expected an integer"):
         plot_decision_boundary(fitted, X, y, grid_resolution=1.5)
     plot_decision_boundary(fitted, X.tolist(), y.tolist(), grid_resolution=5)
 
 
-def test_a_boundary_needs_two_features(iris):
+def test_decision_boundary_needs_two_features(iris):
     with pytest.raises(ValueError, match="Got a classifier of 4 features, but expected one of 2"):
         plot_decision_boundary(LogisticRegression(max_iter=500).fit(*iris), *iris)

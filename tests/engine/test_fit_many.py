@@ -15,7 +15,8 @@ from skorch.callbacks import EpochTimer
 from mixupe_sklearn import MixupERegressor, fit_many
 from mixupe_sklearn._engine import trainer as _trainer
 from mixupe_sklearn._estimators.fit_many import why_not_many
-from mixupe_sklearn._method.penalties import directional_penalty, glm_loss, logit_penalty
+from mixupe_sklearn._method.glm import glm_loss
+from mixupe_sklearn._method.penalties import directional_penalty, logit_penalty
 from mixupe_sklearn._net import net as _net
 from mixupe_sklearn._net.inference import predicted
 

@@ -12,7 +12,7 @@ from scipy import sparse
 from skorch.callbacks import Checkpoint, EpochTimer, LRScheduler
 
 from mixupe_sklearn import MixupEClassifier, MixupERegressor, preset
-from mixupe_sklearn._method.parameter_rules import METHOD_RULES
+from mixupe_sklearn._method.criterion import METHOD_RULES
 from mixupe_sklearn._training.config import TRAINING_RULES
 from mixupe_sklearn._utils.parameter_rules import Choice, Kind, Number
 

@@ -1,4 +1,4 @@
-"""The formulas on random numbers, against the same written out plainly."""
+"""Random input: the formulas against plain versions of them."""
 
 import itertools
 
@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 
 from mixupe_sklearn import Draw, MixupELoss
+from mixupe_sklearn._method.glm import glm_loss
 from mixupe_sklearn._method.mixup import mix, sample_lam, sample_partner, sample_share
 from mixupe_sklearn._method.penalties import (
-    glm_loss,
     logit_penalty,
     one_minus_lam_mean,
     one_minus_lam_moment,
-    row_shares,
+    penalty_weights,
 )
 
 numbers = st.floats(-20, 20)
@@ -31,7 +31,7 @@ def potential(head, logits):
 
 
 @given(matrices(numbers), st.floats(0, 1) | st.none(), st.randoms(use_true_random=False), st.data())
-def test_mixing_is_a_weighted_mean_of_two_rows(X, lam, random, data):
+def test_mixing_is_a_weighted_mean_of_two_samples(X, lam, random, data):
     n = len(X)
     partner = np.array(random.sample(range(n), n))
     lam = np.array([random.random() for _ in range(n)]) if lam is None else lam
@@ -45,7 +45,7 @@ def test_mixing_is_a_weighted_mean_of_two_rows(X, lam, random, data):
 
 
 @given(matrices(numbers, columns=(2, 4)), heads, st.data())
-def test_the_loss_is_its_formula_and_its_gradient_the_slope(logits, head, data):
+def test_the_loss_and_its_gradient_match_the_formula(logits, head, data):
     target = data.draw(
         matrices(st.floats(0, 1), rows=(len(logits),) * 2, columns=(logits.shape[1],) * 2)
     )
@@ -63,7 +63,7 @@ def test_the_loss_is_its_formula_and_its_gradient_the_slope(logits, head, data):
 
 
 @given(matrices(numbers, columns=(2, 4)), heads, st.data())
-def test_the_penalty_is_its_formula_and_its_gradient_the_slope(logits, head, data):
+def test_the_penalty_and_its_gradient_match_the_formula(logits, head, data):
     y = data.draw(
         matrices(st.integers(0, 1), rows=(len(logits),) * 2, columns=(logits.shape[1],) * 2)
     )
@@ -76,7 +76,7 @@ def test_the_penalty_is_its_formula_and_its_gradient_the_slope(logits, head, dat
 
 
 @given(shapes, shapes, st.integers(1, 5))
-def test_moments_of_the_mixture_fall_and_stay_within_bounds(alpha, beta, order):
+def test_moments_of_the_mixture_decrease_and_stay_within_bounds(alpha, beta, order):
     moments = [one_minus_lam_moment(k, alpha, beta) for k in range(1, order + 2)]
     assert all(
         0 <= later <= earlier <= 0.5 + 1e-12 for earlier, later in itertools.pairwise(moments)
@@ -88,7 +88,7 @@ def test_moments_of_the_mixture_fall_and_stay_within_bounds(alpha, beta, order):
 
 
 @given(shapes, shapes, st.integers(1, 30), st.floats(0, 1, exclude_min=True), st.integers(0, 2**32))
-def test_what_is_drawn_is_a_permutation_and_a_share_of_it(alpha, beta, n, fraction, seed):
+def test_draws_are_a_permutation_and_a_fraction_of_it(alpha, beta, n, fraction, seed):
     rng = np.random.default_rng(seed)
     lam = sample_lam(alpha, beta, rng, n)
     assert np.shape(lam) in ((n,), ())
@@ -109,7 +109,7 @@ def test_what_is_drawn_is_a_permutation_and_a_share_of_it(alpha, beta, n, fracti
     st.floats(0, 1),
     st.data(),
 )
-def test_no_eta_is_mixup_and_rows_may_come_in_any_order(X, n_outputs, head, lam, data):
+def test_eta_zero_is_mixup_and_the_order_of_samples_does_not_matter(X, n_outputs, head, lam, data):
     n = len(X)
     torch.manual_seed(n)
     module, rows = torch.nn.Linear(X.shape[1], n_outputs).double(), torch.from_numpy(X)
@@ -132,9 +132,9 @@ def test_no_eta_is_mixup_and_rows_may_come_in_any_order(X, n_outputs, head, lam,
 
 
 @given(st.floats(0, 1), st.lists(st.floats(0, 9), min_size=1, max_size=9), st.data())
-def test_shares_of_rows_make_the_weighted_mean_of_those_that_are_seen(total, weight, data):
+def test_penalty_weights_give_the_weighted_mean_of_the_selected_samples(total, weight, data):
     seen = data.draw(st.none() | st.lists(st.integers(0, len(weight) - 1), min_size=1, unique=True))
-    shares = row_shares(
+    shares = penalty_weights(
         total, torch.tensor(weight, dtype=torch.float64), None if seen is None else np.array(seen)
     )
     expected = total * np.mean(weight if seen is None else np.take(weight, seen))

@@ -1,4 +1,4 @@
-"""Random input: saved models whose text was changed, and signed, by someone who knows how."""
+"""Random input: saved models with changed text and a valid checksum."""
 
 import copy
 import functools
@@ -35,7 +35,7 @@ def saved(name):
 
 
 def places(value, path=()):
-    """All paths into a piece of JSON."""
+    """All paths in a JSON value."""
     yield path
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in items if isinstance(value, (dict, list)) else ():
@@ -67,7 +67,7 @@ JSON = st.recursive(
 
 
 def refusal_of(data):
-    """What ``load`` says of a file, if it refuses it; else it has to give a model."""
+    """The error of ``load``, or None if it returns a model."""
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder, "model")
         file.write_bytes(data)
@@ -83,7 +83,7 @@ def refusal_of(data):
 
 @pytest.mark.parametrize("name", ["classifier", "pipeline"])
 @given(data=st.data())
-def test_a_forged_file_is_a_model_or_an_error(name, data):
+def test_a_forged_file_gives_a_model_or_an_error(name, data):
     content = saved(name)
     model, arrays = copy.deepcopy(content.model), dict(content.arrays)
     path = data.draw(st.sampled_from(list(places(model))[1:]))
@@ -97,7 +97,7 @@ def test_a_forged_file_is_a_model_or_an_error(name, data):
 
 
 @given(data=st.data())
-def test_arrays_of_other_shapes_are_a_model_or_an_error(data):
+def test_arrays_of_other_shapes_give_a_model_or_an_error(data):
     content = saved("classifier")
     arrays = {name: array.copy() for name, array in content.arrays.items()}
     name = data.draw(st.sampled_from(sorted(arrays)))
@@ -109,7 +109,7 @@ def test_arrays_of_other_shapes_are_a_model_or_an_error(data):
 
 
 @given(data=st.binary(max_size=300), starts_well=st.booleans())
-def test_random_bytes_are_an_error(data, starts_well):
+def test_random_bytes_raise(data, starts_well):
     if starts_well:
         data = len(data).to_bytes(8, "little") + data
     with tempfile.TemporaryDirectory() as folder:
@@ -146,7 +146,7 @@ VALUES = st.recursive(
 
 
 def same(first, second):
-    """Whether two values are of one type and equal, NaN too."""
+    """Whether two values have the same type and are equal; NaN equals NaN."""
     if type(first) is not type(second):
         return False
     if isinstance(first, (list, tuple)):
@@ -155,13 +155,13 @@ def same(first, second):
         return same(list(first), list(second)) and same([*first.values()], [*second.values()])
     if isinstance(first, np.ndarray):
         is_alike = first.shape == second.shape and first.dtype.kind == second.dtype.kind
-        # Which text a hole became does not matter: objects are compared one by one.
+        # The text of a missing value does not matter: objects are compared one by one.
         return is_alike and same(first.tolist(), second.tolist())
     return first == second or (first != first and second != second)
 
 
 @given(value=VALUES)
-def test_every_value_comes_back(value):
+def test_every_value_round_trips(value):
     encoder = Encoder(vars)
     plain = encoder.encode(value, "x")
     data = container.pack(plain, encoder.arrays, "1", {})

@@ -1,4 +1,4 @@
-"""MixupELoss: its closed form, its nesting, its passes, and its words for wrong input."""
+"""MixupELoss: its closed form, its special cases, its passes, and its errors."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from mixupe_sklearn import Draw, MixupELoss
-from mixupe_sklearn._method.penalties import HEADS, one_minus_lam_mean
+from mixupe_sklearn._method.glm import HEADS
+from mixupe_sklearn._method.penalties import one_minus_lam_mean
 from mixupe_sklearn.modules import MLP
 
 DRAW = Draw(0.7, np.array([3, 0, 1, 2, 5, 4, 7, 6]))
@@ -31,15 +32,15 @@ def plain_autograd_loss(module, X, y, weight, head, *, alpha, eta, draw):
     weight = torch.ones(len(X), dtype=torch.float64) if weight is None else weight
 
     def losses(logits, targets):
-        rows = form.potential(logits) - (targets * logits).sum(dim=1)
-        return rows + 0.5 * targets.square().sum(dim=1) if head == "squared" else rows
+        values = form.potential(logits) - (targets * logits).sum(dim=1)
+        return values + 0.5 * targets.square().sum(dim=1) if head == "squared" else values
 
     mixed_logits = module(lam * X + (1 - lam) * X[partner])
     own = lam * weight * losses(mixed_logits, y)
     other = (1 - lam) * weight[partner] * losses(mixed_logits, y[partner])
     mixup_loss = (own + other).mean()
     if head == "squared":
-        # The loss of a blend is measured from its own best value: subtract what no net can undo.
+        # The loss of mixed targets is measured from its minimum: subtract the constant.
         mass = lam * weight + (1 - lam) * weight[partner]
         centre = lam * weight[:, None] * y + (1 - lam) * weight[partner, None] * y[partner]
         square = lam * weight * y.square().sum(1)
@@ -67,7 +68,7 @@ def test_loss_and_gradient_equal_plain_autograd(head, weighted, single_pass):
         assert (gradient - reference).abs().max() < 1e-10
 
 
-def test_closed_form_refuses_a_second_derivative_instead_of_getting_it_wrong():
+def test_closed_form_refuses_a_second_derivative():
     module, X, y, _ = make_step()
     loss = MixupELoss(random_state=0)(module, X, y).loss
     with pytest.raises(RuntimeError, match="MixupELoss has first derivatives only"):
@@ -155,7 +156,7 @@ def test_erm_is_torchs_cross_entropy():
     assert abs(parts.loss - nn.functional.cross_entropy(module(X), y)) < 1e-12
 
 
-def test_erm_with_penalty_runs_the_module_once_on_clean_rows():
+def test_erm_with_penalty_runs_the_module_once_on_clean_samples():
     module, X, y, _ = make_step()
     calls = []
     module.register_forward_pre_hook(lambda module, inputs: calls.append(inputs[0]))
@@ -175,7 +176,7 @@ def test_parts_add_up():
     assert parts.mixed_logits.shape == (8, 3)
 
 
-def test_a_lam_for_each_sample():
+def test_lam_per_sample():
     module, X, y, _ = make_step()
     criterion = MixupELoss(lam_per="sample", alpha=1.0, random_state=0)
     draw = criterion.draw(8)
@@ -193,10 +194,8 @@ def test_a_lam_for_each_sample():
     [("mixupe", "logit"), ("mixupe", "directional"), ("erm+penalty", "directional")],
 )
 @pytest.mark.parametrize("stage", [1, 2])
-def test_hidden_mixing_at_each_stage_equals_the_rest_of_the_network_by_itself(
-    method, penalty, stage
-):
-    # What is mixed and penalised is the network after the stage, fed with the hidden states.
+def test_hidden_mixing_equals_mixing_the_input_of_the_rest_of_the_network(method, penalty, stage):
+    # The method applies to the network after the stage, with hidden states as its inputs.
     module, X, y, weight = make_step()
     criterion = MixupELoss(method=method, mix_at="hidden", alpha=1.0, eta=0.4, penalty=penalty)
     draw = DRAW if method == "mixupe" else Draw()
@@ -217,8 +216,8 @@ def test_hidden_stages_are_drawn_for_each_batch_and_never_the_input():
     assert stages == {1, 2}
 
 
-class BagOfRows(nn.Module):
-    """Irregular input: each sample is a list of rows, encoded to their sum."""
+class BagOfVectors(nn.Module):
+    """Irregular input: each sample is a list of vectors, encoded to their sum."""
 
     def __init__(self):
         super().__init__()
@@ -239,14 +238,14 @@ def test_irregular_inputs_are_mixed_between_encode_and_head_in_one_encoder_pass(
     torch.manual_seed(0)
     bags = [torch.randn(1 + i % 3, 5, dtype=torch.float64) for i in range(8)]
     y = torch.randint(3, (8,))
-    module = BagOfRows()
+    module = BagOfVectors()
     criterion = MixupELoss(mix_at="hidden", alpha=1.0, eta=0.5, penalty=penalty, random_state=0)
     criterion(module, bags, y).loss.backward()
     assert module.n_encoded == 1
     assert module.layer.weight.grad.abs().max() > 0
 
 
-def test_one_pass_or_two_give_the_same_without_batch_norm():
+def test_one_and_two_passes_agree_without_batch_norm():
     module, X, y, weight = make_step()
     one, two = (
         MixupELoss(alpha=1.0, eta=0.5, single_pass=single)(module, X, y, weight, draw=DRAW)
@@ -256,7 +255,7 @@ def test_one_pass_or_two_give_the_same_without_batch_norm():
 
 
 @pytest.mark.parametrize("penalty", ["logit", "directional"])
-def test_two_passes_move_batch_norms_statistics_as_plain_mixup_does(penalty):
+def test_two_passes_update_the_statistics_of_batch_norm_as_mixup_does(penalty):
     def statistics(**settings):
         torch.manual_seed(0)
         module = MLP(5, 3, batch_norm=True).double()
@@ -271,11 +270,11 @@ def test_two_passes_move_batch_norms_statistics_as_plain_mixup_does(penalty):
     buffers = [name for name in mixup if "running" in name or "tracked" in name]
     assert len(buffers) == 6
     assert all(torch.equal(mixup[name], two_passes[name]) for name in buffers)
-    # The documented difference: the single pass shows BatchNorm the clean rows too.
+    # The documented difference: in a single pass BatchNorm sees the clean samples too.
     assert not all(torch.equal(mixup[name], one_pass[name]) for name in buffers)
 
 
-def test_layers_that_are_not_in_training_keep_their_statistics_in_a_clean_pass():
+def test_layers_in_evaluation_mode_keep_their_statistics_in_a_clean_pass():
     _, X, y, _ = make_step()
     norm = nn.BatchNorm1d(5).double().eval()
     norm.running_mean.fill_(3.0)
@@ -304,7 +303,7 @@ def test_images_and_flat_single_logits():
     assert torch.isfinite(parts.loss)
 
 
-def test_equal_seeds_draw_alike_and_none_follows_torchs_generator():
+def test_equal_seeds_draw_equally_and_none_follows_torchs_generator():
     first, second = (MixupELoss(random_state=3, alpha=1.0).draw(10) for _ in range(2))
     assert first.lam == second.lam
     assert (first.partner == second.partner).all()
@@ -334,17 +333,17 @@ def test_equal_seeds_draw_alike_and_none_follows_torchs_generator():
         ),
         (
             {"random_state": "a"},
-            "Got random_state='a', but expected a whole number, a numpy Generator or None.",
+            "Got random_state='a', but expected an integer, a numpy Generator or None.",
         ),
         ({"single_pass": "no"}, "Got single_pass='no', but expected True or False."),
     ],
 )
-def test_wrong_settings_get_one_sentence(settings, message):
+def test_wrong_settings_raise(settings, message):
     with pytest.raises(ValueError, match=message):
         MixupELoss(**settings)
 
 
-def test_wrong_batches_get_one_sentence():
+def test_wrong_batches_raise():
     module, X, y, _ = make_step()
     with pytest.raises(ValueError, match="Got class numbers from 0 to 9, but expected 0 to 2"):
         MixupELoss()(module, X, torch.arange(8) + (torch.arange(8) == 7) * 2)
@@ -365,9 +364,9 @@ def test_wrong_batches_get_one_sentence():
             MixupELoss()(module, X, y, weight)
         with pytest.raises(ValueError, match="Got sample_weight of shape"):
             MixupELoss().clean_loss(module(X), y, weight)
-    with pytest.raises(ValueError, match="Got 1 targets for 8 rows, but expected one a row."):
+    with pytest.raises(ValueError, match="Got 1 targets for 8 samples, but expected one each."):
         MixupELoss(method="erm")(module, X, y[:1])
-    with pytest.raises(ValueError, match="Got 0 targets for 0 rows"):
+    with pytest.raises(ValueError, match="Got 0 targets for 0 samples"):
         MixupELoss(method="erm")(module, X[:0], y[:0])
     with pytest.raises(ValueError, match="Got targets from -1.0 to 1.0, but expected 0 to 1."):
         MixupELoss(head="sigmoid")(module, X, 2.0 * torch.eye(8)[:, :3] - 1)

@@ -1,4 +1,4 @@
-"""Methods contain each other, bit for bit, from the loss up to the estimator."""
+"""Methods equal each other in their special cases, bit for bit, in the estimator."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def test_eta_zero_without_mixing_equals_erm(small_digits):
     assert same(without, proba(small_digits, method="erm"))
 
 
-def test_the_four_methods_differ_where_they_should(small_digits):
+def test_the_four_methods_differ(small_digits):
     # Negative control of all tests above.
     results = [proba(small_digits, method=m) for m in ("mixupe", "mixup", "erm", "erm+penalty")]
     for i, one in enumerate(results):
@@ -89,7 +89,7 @@ def test_one_logit_resembles_two(cancer):
     assert np.mean(one.predict(X) == two.predict(X)) > 0.97
 
 
-def test_shifted_inputs_change_nothing(small_digits):
+def test_a_shift_of_the_inputs_does_not_matter(small_digits):
     # The estimator subtracts the training mean itself; eighths keep the shift exact.
     X, y = np.round(small_digits[0] * 8) / 8, small_digits[1]
     for penalty in ("logit", "directional"):
@@ -99,7 +99,7 @@ def test_shifted_inputs_change_nothing(small_digits):
         assert np.allclose(moved.X_mean_, X.mean(axis=0) + 64)
 
 
-def test_the_scale_of_targets_changes_nothing_for_the_regressor(diabetes):
+def test_the_scale_of_targets_does_not_matter_for_the_regressor(diabetes):
     X, y = diabetes
     plain = MixupERegressor(random_state=0, max_epochs=3).fit(X, y).predict(X)
     scaled = MixupERegressor(random_state=0, max_epochs=3).fit(X, 4 * y + 1024).predict(X)

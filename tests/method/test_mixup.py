@@ -50,7 +50,7 @@ def test_extreme_parameters_give_finite_weights(alpha):
     assert ((lam >= 0) & (lam <= 1)).all()
 
 
-def test_mix_leaves_its_input_alone():
+def test_mix_does_not_change_its_input():
     values = torch.arange(6.0).reshape(3, 2)
     before = values.clone()
     mix(values, 0.3, np.array([2, 0, 1]))

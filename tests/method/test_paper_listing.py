@@ -17,7 +17,7 @@ ALPHA, ETA, BATCH = 1.0, 0.5, 32
 
 
 def listing_step(net, optimizer, x1, y1, x2, y2, lam):
-    """One step as the listing has it: plain torch, no code of ours."""
+    """One step of the listing in plain torch, without code of the package."""
     mean_of_lam = (ALPHA + 1) / (ALPHA + 1 + ALPHA)
     log_p = torch.log_softmax(net(lam * x1 + (1.0 - lam) * x2), dim=1)
     loss = -((lam * y1 + (1.0 - lam) * y2) * log_p).sum(dim=1).mean()

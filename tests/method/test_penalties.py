@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch.func import jacrev, vmap
 
+from mixupe_sklearn._method.glm import HEADS, glm_loss
 from mixupe_sklearn._method.penalties import (
-    HEADS,
     directional_penalty,
-    glm_loss,
     logit_penalty,
     loss_scale,
     one_minus_lam_mean,
@@ -44,7 +43,7 @@ def test_mean_of_one_minus_lam_matches_sampling_of_the_mixture(alpha, beta):
 
 
 @pytest.mark.parametrize("alpha", [0.01, 0.2, 1.0, 5.0])
-def test_mean_of_one_minus_lam_is_the_papers_for_equal_parameters(alpha):
+def test_mean_of_one_minus_lam_equals_that_of_the_paper_for_equal_parameters(alpha):
     assert one_minus_lam_mean(alpha) == pytest.approx(1 - (alpha + 1) / (2 * alpha + 1), rel=1e-12)
     assert one_minus_lam_mean(alpha, alpha) == one_minus_lam_mean(alpha)
 
@@ -55,7 +54,7 @@ def test_mean_of_one_minus_lam_is_symmetric_and_vanishes_at_zero():
     assert one_minus_lam_mean(1e-9) < 1e-8
 
 
-def test_losses_are_torchs_own():
+def test_losses_equal_those_of_torch():
     for head, reference in (
         ("softmax", torch.nn.functional.cross_entropy),
         ("sigmoid", torch.nn.functional.binary_cross_entropy_with_logits),
@@ -97,7 +96,7 @@ def test_a_loss_is_never_negative_and_a_weight_scales_it(head):
     assert torch.allclose(weighted, weight * loss)
 
 
-def test_a_row_of_zero_mass_has_no_loss():
+def test_a_sample_of_zero_mass_has_no_loss():
     zero = torch.zeros(1, dtype=torch.float64)
     loss, gradient = glm_loss(torch.ones(1, 2), torch.zeros(1, 2), zero, "squared")
     assert loss.item() == 0
@@ -157,14 +156,14 @@ def test_both_penalties_differ_with_biases_or_another_mean():
 
 
 def test_the_sign_by_hand():
-    # Two classes, p = (3/4, 1/4). Sure of the right one: y - p = (1/4, -1/4), q_hat = log(3)/4 > 0;
-    # sure of the wrong one: y - p = (-3/4, 3/4), q_hat = -3 log(3)/4 < 0.
+    # Two classes, p = (3/4, 1/4). True class first: y - p = (1/4, -1/4), q_hat = log(3)/4 > 0.
+    # True class second: y - p = (-3/4, 3/4), q_hat = -3 log(3)/4 < 0.
     logits = torch.tensor([[math.log(3.0), 0.0]] * 2, dtype=torch.float64)
     q_hat, _ = logit_penalty(logits, torch.eye(2, dtype=torch.float64))
     assert q_hat.tolist() == pytest.approx([math.log(3) / 4, -3 * math.log(3) / 4])
 
 
-def test_loss_scale_brings_the_total_back_to_the_size_of_the_mixup_loss():
+def test_loss_scale_rescales_the_total_to_the_mixup_loss():
     mixup_loss, total = torch.tensor(0.7), torch.tensor(1.3)
     assert (loss_scale(mixup_loss, total) * total).item() == pytest.approx(0.7)
     assert loss_scale(torch.tensor(0.0), torch.tensor(0.0)) == 1

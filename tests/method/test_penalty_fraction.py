@@ -1,25 +1,19 @@
-"""penalty_fraction: the penalty on a share of the rows, what it estimates, and the study of it."""
+"""penalty_fraction: the penalty on a fraction of each batch, and what it estimates."""
 
 import collections
-import csv
-import dataclasses
 import itertools
-import pathlib
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from paper import paper_classifier
 from torch import nn
 
-from benchmarks import _paired
-from benchmarks.penalty_fraction import STUDY
 from mixupe_sklearn import Draw, MixupELoss
-from mixupe_sklearn._method.penalties import HEADS, one_minus_lam_mean
+from mixupe_sklearn._method.glm import HEADS
+from mixupe_sklearn._method.penalties import one_minus_lam_mean
 from mixupe_sklearn.modules import MLP
 
-ROOT = pathlib.Path(__file__).parents[2]
 ALPHA, ETA = 1.5, 0.8
 MIXED = Draw(0.7, np.array([3, 0, 1, 2, 5, 4]))
 ROWS = np.array([4, 1])
@@ -41,13 +35,13 @@ def make_loss(**settings):
 
 
 def before_rescaling(parts, module):
-    """Gradients of ``mixup_loss + eta * penalty_term``, without the factor on both."""
+    """Gradients of ``mixup_loss + eta * penalty_term``, without ``loss_scale``."""
     gradients = torch.autograd.grad(parts.loss, list(module.parameters()))
     return [gradient / parts.loss_scale for gradient in gradients]
 
 
 def plain_penalty(rest, state, y, weight, head, penalty, X_mean, rows):
-    """The definition on the given rows, with ordinary torch operations."""
+    """The definition on the given samples, with ordinary torch operations."""
     targets = nn.functional.one_hot(y, 3).double() if head == "softmax" else y.double()
     logits = rest(state[rows])
     residual = HEADS[head].mean(logits) - targets[rows]
@@ -78,7 +72,7 @@ def test_loss_and_gradient_equal_plain_autograd(head, penalty, single_pass, meth
     plain = {"mixupe": "mixup", "erm+penalty": "erm"}[method]
     without = make_loss(method=plain, **settings)(module, X, y, weight, draw=draw)
     state = nn.Sequential(*module.stages[:stage])(X)
-    # A hidden state's mean is that of the whole batch, not of the rows that are seen.
+    # The mean of a hidden state is over the whole batch, not over the clean samples.
     X_mean = (weight[:, None] * state).sum(dim=0) / weight.sum() if stage else torch.zeros(())
     rest = nn.Sequential(*module.stages[stage:])
     expected = plain_penalty(rest, state, y, weight, head, penalty, X_mean, torch.tensor(ROWS))
@@ -94,9 +88,9 @@ def test_loss_and_gradient_equal_plain_autograd(head, penalty, single_pass, meth
 @pytest.mark.parametrize(
     "draw", [MIXED, MIXED._replace(stage=1), Draw()], ids=["mixed", "mixed inside", "not mixed"]
 )
-@pytest.mark.parametrize("n_seen", [2, 5])
-def test_the_mean_over_all_shares_of_a_batch_is_the_full_penalty_and_gradient(
-    penalty, draw, n_seen
+@pytest.mark.parametrize("n_clean", [2, 5])
+def test_the_mean_over_all_fractions_of_a_batch_is_the_full_penalty_and_gradient(
+    penalty, draw, n_clean
 ):
     module, X, y, weight = make_step()
     method = "erm+penalty" if draw.partner is None else "mixupe"
@@ -104,7 +98,7 @@ def test_the_mean_over_all_shares_of_a_batch_is_the_full_penalty_and_gradient(
     criterion = make_loss(method=method, penalty=penalty, mix_at=mix_at, X_mean=0.3)
     full = criterion(module, X, y, weight, draw=draw)
     terms, gradients = [], []
-    for rows in itertools.combinations(range(len(X)), n_seen):
+    for rows in itertools.combinations(range(len(X)), n_clean):
         parts = criterion(module, X, y, weight, draw=draw._replace(clean=np.array(rows)))
         terms.append(parts.penalty_term)
         gradients.append(before_rescaling(parts, module))
@@ -115,8 +109,8 @@ def test_the_mean_over_all_shares_of_a_batch_is_the_full_penalty_and_gradient(
 
 
 @pytest.mark.parametrize("method", ["mixupe", "erm+penalty"])
-def test_every_share_of_a_batch_is_drawn_equally_often(method):
-    # What makes the mean over all shares the mean over draws.
+def test_every_fraction_of_a_batch_is_drawn_equally_often(method):
+    # So the mean over all fractions is the mean over draws.
     criterion = make_loss(method=method, penalty_fraction=0.5, random_state=0)
     n_draws = 3000
     counts = collections.Counter(tuple(sorted(criterion.draw(4).clean)) for _ in range(n_draws))
@@ -128,16 +122,16 @@ def test_every_share_of_a_batch_is_drawn_equally_often(method):
 
 
 @pytest.mark.parametrize(
-    ("n_samples", "fraction", "n_seen"),
+    ("n_samples", "fraction", "n_clean"),
     [(100, 0.25, 25), (100, 0.1, 10), (3, 0.1, 1), (1, 0.1, None), (7, 0.99, None), (7, 1.0, None)],
 )
-def test_a_share_is_rounded_to_whole_rows_and_one_at_least(n_samples, fraction, n_seen):
+def test_a_fraction_is_rounded_and_has_at_least_one_sample(n_samples, fraction, n_clean):
     clean = make_loss(penalty_fraction=fraction, random_state=0).draw(n_samples).clean
-    assert n_seen == (None if clean is None else len(clean))
+    assert n_clean == (None if clean is None else len(clean))
 
 
 @pytest.mark.parametrize("settings", [{}, {"lam_per": "sample"}, {"mix_at": "hidden"}], ids=str)
-def test_lam_partners_and_stages_of_every_step_are_the_same_whatever_the_fraction(settings):
+def test_lam_partners_and_stages_do_not_depend_on_the_fraction(settings):
     full, half, tenth = (
         make_loss(penalty_fraction=fraction, random_state=0, **settings)
         for fraction in (1.0, 0.5, 0.1)
@@ -151,7 +145,7 @@ def test_lam_partners_and_stages_of_every_step_are_the_same_whatever_the_fractio
     assert full.rng.bit_generator.state == tenth.rng.bit_generator.state
 
 
-def test_the_first_partners_are_the_share_so_that_a_smaller_one_is_part_of_a_larger_one():
+def test_the_first_partners_run_clean_so_smaller_fractions_nest_in_larger_ones():
     full, half, tenth = (
         make_loss(penalty_fraction=fraction, random_state=0).draw(20)
         for fraction in (1.0, 0.5, 0.1)
@@ -161,7 +155,7 @@ def test_the_first_partners_are_the_share_so_that_a_smaller_one_is_part_of_a_lar
     np.testing.assert_array_equal(tenth.clean, full.partner[:2])
 
 
-def test_a_share_is_drawn_where_nothing_is_mixed():
+def test_clean_samples_are_drawn_if_nothing_is_mixed():
     criterion = make_loss(method="erm+penalty", penalty_fraction=0.5, random_state=0)
     draw = criterion.draw(8)
     assert draw.partner is None
@@ -172,7 +166,7 @@ def test_a_share_is_drawn_where_nothing_is_mixed():
 @pytest.mark.parametrize(
     "settings", [{"method": "mixup"}, {"method": "erm"}, {"eta": 0.0}, {"alpha": 0.0}], ids=str
 )
-def test_nothing_is_drawn_where_there_is_no_penalty(settings):
+def test_nothing_is_drawn_without_a_penalty(settings):
     full, part = (
         make_loss(penalty_fraction=fraction, random_state=0, **settings) for fraction in (1.0, 0.5)
     )
@@ -182,7 +176,7 @@ def test_nothing_is_drawn_where_there_is_no_penalty(settings):
 
 
 class Counting(nn.Module):
-    """A network that notes how many rows each pass has."""
+    """A network that records the number of samples of each pass."""
 
     def __init__(self):
         super().__init__()
@@ -204,7 +198,7 @@ class Counting(nn.Module):
     ],
     ids=str,
 )
-def test_only_the_rows_of_the_share_are_run_clean(settings, n_rows, n_clean):
+def test_only_the_drawn_samples_run_clean(settings, n_rows, n_clean):
     _, X, y, _ = make_step()
     module = Counting()
     criterion = make_loss(**{"penalty_fraction": 0.5, "random_state": 0, **settings})
@@ -214,14 +208,14 @@ def test_only_the_rows_of_the_share_are_run_clean(settings, n_rows, n_clean):
     assert len(parts.mixed_logits) == 6
 
 
-def test_clean_logits_are_those_of_the_drawn_rows():
+def test_clean_logits_are_those_of_the_drawn_samples():
     module, X, y, _ = make_step()
     parts = make_loss()(module, X, y, draw=MIXED._replace(clean=ROWS))
     assert (parts.clean_logits - module(X[ROWS])).abs().max() < 1e-12
 
 
 class BagOfRows(nn.Module):
-    """Irregular input: each sample is a list of rows, encoded to their sum."""
+    """Irregular input: each sample is a list of vectors, encoded to their sum."""
 
     def __init__(self):
         super().__init__()
@@ -235,7 +229,7 @@ class BagOfRows(nn.Module):
 
 
 @pytest.mark.parametrize("penalty", ["logit", "directional"])
-def test_irregular_inputs_are_picked_after_the_encoder(penalty):
+def test_clean_samples_of_irregular_inputs_are_taken_after_the_encoder(penalty):
     module, _, y, _ = BagOfRows(), *make_step()[1:]
     bags = [torch.randn(1 + i % 3, 4, dtype=torch.float64) for i in range(6)]
     criterion = make_loss(mix_at="hidden", penalty=penalty)
@@ -251,7 +245,9 @@ def test_irregular_inputs_are_picked_after_the_encoder(penalty):
 
 @pytest.mark.parametrize("n", [2, 6, 9])
 @pytest.mark.parametrize("penalty", ["logit", "directional"])
-def test_two_passes_with_batch_norm_run_small_shares_and_keep_the_statistics_of_mixup(n, penalty):
+def test_two_passes_with_batch_norm_run_small_fractions_and_keep_the_statistics_of_mixup(
+    n, penalty
+):
     def train(**settings):
         torch.manual_seed(0)
         module = MLP(4, 3, batch_norm=True).double()
@@ -271,14 +267,16 @@ def test_two_passes_with_batch_norm_run_small_shares_and_keep_the_statistics_of_
 @pytest.mark.parametrize(
     "rows", [[], [6], [-1], [0, 0], [[0, 1]], [0.0], [True, False] * 3], ids=str
 )
-def test_rows_of_a_given_draw_that_are_not_rows_get_one_sentence(rows):
+def test_wrong_clean_samples_of_a_given_draw_raise(rows):
     module, X, y, _ = make_step()
-    message = r"Got draw.clean=.*, but expected different row numbers from 0 to 5, or None for all"
+    message = (
+        r"Got draw.clean=.*, but expected distinct sample indices from 0 to 5, or None for all"
+    )
     with pytest.raises(ValueError, match=message):
         make_loss()(module, X, y, draw=MIXED._replace(clean=np.array(rows)))
 
 
-def test_a_given_draw_decides_which_rows_are_seen():
+def test_a_given_draw_decides_which_samples_run_clean():
     module, X, y, _ = make_step()
     every = make_loss()(module, X, y, draw=MIXED).penalty_term
     assert make_loss(penalty_fraction=0.5)(module, X, y, draw=MIXED).penalty_term == every
@@ -292,7 +290,7 @@ def test_a_given_draw_decides_which_rows_are_seen():
 
 
 @pytest.mark.parametrize("value", [0, -0.5, 1.5, float("nan"), None, True, "half"], ids=str)
-def test_a_wrong_fraction_gets_one_sentence_from_loss_and_estimator(value, iris):
+def test_a_wrong_fraction_raises_in_loss_and_estimator(value, iris):
     message = f"Got penalty_fraction={value!r}, but expected a number above 0 and up to 1."
     with pytest.raises(ValueError, match=message):
         MixupELoss(penalty_fraction=value)
@@ -305,157 +303,18 @@ def fit(data, fraction):
     return model.fit(*data)
 
 
-def test_a_share_that_is_all_rows_trains_the_classifier_as_the_full_penalty_does(small_digits):
+def test_a_fraction_of_all_samples_equals_the_full_penalty(small_digits):
     full, all_rows = fit(small_digits, 1.0), fit(small_digits, 0.999)
     proba = full.predict_proba(small_digits[0])
     np.testing.assert_array_equal(proba, all_rows.predict_proba(small_digits[0]))
 
 
-def test_the_classifier_trains_with_a_share_and_equal_seeds_draw_equal_shares(small_digits):
+def test_the_classifier_trains_with_a_fraction_reproducibly(small_digits):
     full, share, again = (fit(small_digits, fraction) for fraction in (1.0, 0.25, 0.25))
     proba = share.predict_proba(small_digits[0])
     np.testing.assert_array_equal(proba, again.predict_proba(small_digits[0]))
     assert not np.array_equal(proba, full.predict_proba(small_digits[0]))
     assert share.score(*small_digits) > 0.95
-    # An estimate of the same quantity, on a quarter of the rows.
+    # An estimate of the same quantity, on a quarter of the samples.
     ratio = share.history_[-1]["train_penalty"] / full.history_[-1]["train_penalty"]
     assert 0.8 < ratio < 1.25
-
-
-# The STUDY.
-
-
-def rows_of(errors, dataset="wine", setting="default"):
-    """Rows of a data set, from the error of each seed by candidate; the log loss is a tenth."""
-    return pd.DataFrame(
-        {
-            "dataset": dataset,
-            "data": "abc",
-            "n_rows": 178,
-            "setting": setting,
-            "seed": seed,
-            "candidate": candidate,
-            "params": STUDY.params_of(setting, candidate),
-            "test_error": error,
-            "test_log_loss": error / 10,
-        }
-        for candidate, values in errors.items()
-        for seed, error in enumerate(values)
-    )
-
-
-EQUAL = {name: [4.0, 6.0, 5.0] for name in STUDY.candidates}
-
-
-def test_differences_are_paired_by_seed_and_marked_where_they_are_beyond_the_noise():
-    shifted = {"fraction 0.5": [4.5, 6.5, 5.6], "fraction 0.1": [6.0, 4.0, 6.0]}
-    rows = rows_of(EQUAL | shifted)
-    table = STUDY.compare(rows.sample(frac=1, random_state=0), "test_error")
-    table = table.set_index("candidate")
-    assert table.loc["fraction 0.5", "difference"] == pytest.approx(1.6 / 3)
-    assert table.loc["fraction 0.5", "standard_error"] == pytest.approx(
-        np.std([0.5, 0.5, 0.6], ddof=1) / np.sqrt(3)
-    )
-    assert not table.loc["fraction 0.5", "is_within"]
-    assert table.loc["fraction 0.1", "is_within"]
-    assert table.loc["Mixup", "is_within"]  # no difference at all
-    text = STUDY.describe(rows)
-    assert (
-        "| default | wine | 5.00 ± 1.00 | **+0.53 ± 0.03** | +0.00 ± 0.00 | +0.33 ± 1.20 |" in text
-    )
-    assert "| default | 0 of 1 (+0.0533) | 1 of 1 (+0.0000) | 1 of 1 (+0.0333) |" in text
-
-
-def test_each_setting_is_compared_with_its_own_full_penalty():
-    harder = {name: [error + 10 for error in errors] for name, errors in EQUAL.items()}
-    harder["Mixup"] = [15.0, 17.0, 16.5]
-    text = STUDY.describe(pd.concat([rows_of(harder, setting="strong"), rows_of(EQUAL)]))
-    assert "| strong | wine | 15.00 ± 1.00 | +0.00 ± 0.00 |" in text
-    assert (
-        "| strong | 1 of 1 (+0.0000) | 1 of 1 (+0.0000) | 1 of 1 (+0.0000) | 0 of 1 (+0.1167)"
-        in text
-    )
-    assert text.index("| default | wine | 5.00") < text.index("| strong | wine | 15.00")
-
-
-def test_rows_of_other_defaults_or_of_an_older_table_are_not_part_of_the_study():
-    rows = pd.concat([rows_of(EQUAL), rows_of(EQUAL, setting="strong")])
-    worse = rows.assign(test_error=90.0)
-    older = worse.assign(data="old")
-    others = worse.assign(params=worse["params"].str.replace('"eta": 1.0', '"eta": 2.0'))
-    swapped = worse.assign(setting=worse["setting"].map({"default": "strong", "strong": "default"}))
-    assert (others["params"] != rows["params"]).all()
-    mixed = pd.concat([older, others, swapped, rows], ignore_index=True)
-    assert STUDY.describe(mixed) == STUDY.describe(rows)
-
-
-def test_an_unfinished_study_is_not_described():
-    rows = pd.concat([rows_of(EQUAL), rows_of(EQUAL, setting="strong")])
-    is_open = (rows["candidate"] == "Mixup") & (rows["setting"] == "strong")
-    with pytest.raises(ValueError, match="Got 33 rows .* but expected all of full penalty"):
-        STUDY.describe(rows[~is_open])
-
-
-def test_a_run_goes_on_where_it_was_and_ends_with_the_tables(tmp_path, capsys):
-    names = (STUDY.reference, "fraction 0.1")
-    study = dataclasses.replace(STUDY, candidates={name: STUDY.candidates[name] for name in names})
-    path = tmp_path / "rows.csv"
-    command = ["--data", "iris", "--seeds", "2", "--jobs", "1", "--output", str(path)]
-    assert study.main(command) == 0
-    whole = path.read_text()
-    lines = whole.splitlines()
-    assert len(lines) == 1 + 2 * len(study.settings) * len(names)
-    printed = capsys.readouterr().out
-    assert "| default | iris |" in printed
-    assert "| strong | iris |" in printed
-    path.write_text("\n".join(lines[:-1]) + "\n" + lines[-1][:20])
-    with pytest.warns(UserWarning, match="ended in the middle of a row"):
-        assert study.main(command) == 0
-    printed = capsys.readouterr().out
-    assert "1 of 1: iris, strong, seed 1, fraction 0.1" in printed
-    first, second = (list(csv.DictReader(text.splitlines())) for text in (whole, path.read_text()))
-    # The fit that was lost is found again, equal but for its time.
-    assert [row | {"run": ""} for row in first] == [row | {"run": ""} for row in second]
-    assert len({row["test_log_loss"] for row in first}) == len(first)
-    assert study.main([*command, "--report-only"]) == 0
-    assert capsys.readouterr().out.split("\n\n", 1)[1] in printed
-
-
-def test_wrong_names_and_missing_files_get_one_sentence(tmp_path, capsys):
-    output = ["--output", str(tmp_path / "rows.csv")]
-    assert STUDY.main(["--data", "letter", *output]) == 2
-    assert "Got data='letter' and cache_dir=None, but expected one of iris" in (
-        capsys.readouterr().err
-    )
-    assert STUDY.main(["--report-only", *output]) == 2
-    assert "which is not there, but expected a file with rows." in capsys.readouterr().err
-
-
-def test_the_page_tells_the_study_of_the_committed_rows():
-    page = (ROOT / "docs" / "method.md").read_text()
-    assert STUDY.describe(_paired.read_rows(STUDY.rows)) in page
-
-
-def test_what_the_page_says_in_words_is_so_in_the_committed_rows():
-    rows = STUDY.of_study(_paired.read_rows(STUDY.rows))
-    errors, losses = (
-        STUDY.compare(rows, value).pivot(index=["setting", "dataset"], columns="candidate")
-        for value in ("test_error", "test_log_loss")
-    )
-    shares = [name for name in STUDY.candidates if name.startswith("fraction")]
-    assert errors.loc["default"]["is_within"][shares].all(axis=None)
-    assert errors.loc["default"]["difference"]["Mixup"].abs().max() < 0.1
-    cost = losses.loc["strong"]["difference"]
-    assert (cost["fraction 0.5"] < cost["fraction 0.25"]).all()
-    assert (cost["fraction 0.25"] < cost["fraction 0.1"]).all()
-    kept = ["digits", "optdigits", "pendigits", "breast-cancer"]
-    assert (cost.loc[kept, "fraction 0.1"] < cost.loc[kept, "Mixup"]).all()
-    letter = cost.loc["letter"] / cost.loc["letter", "Mixup"]
-    assert 0.5 < letter["fraction 0.25"] < 1 < letter["fraction 0.1"]
-    error = errors.loc["strong"]["difference"]
-    assert (error["fraction 0.1"].idxmax(), error["fraction 0.25"].idxmax()) == ("letter",) * 2
-    assert error.loc["letter", "Mixup"] < 0
-    assert not errors.loc[("strong", "letter"), ("is_within", "Mixup")]
-    is_within = losses.loc[("strong", "wine"), "is_within"]
-    assert is_within["Mixup"]
-    assert not is_within[shares].any()

@@ -1,4 +1,4 @@
-"""The experimental second-order term: exact, absolute, rescaled, and only where it was asked for."""
+"""The experimental second-order term: exact, absolute, rescaled, and off by default."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,9 @@ from sklearn.datasets import load_iris, load_wine
 from sklearn.preprocessing import StandardScaler
 
 from mixupe_sklearn import Draw, MixupEClassifier, MixupELoss, MixupENet, MixupERegressor, preset
-from mixupe_sklearn._method.penalties import HEADS, one_minus_lam_moment
-from mixupe_sklearn._method.second_order import on_the_way, second_derivative
+from mixupe_sklearn._method.glm import HEADS
+from mixupe_sklearn._method.penalties import one_minus_lam_moment
+from mixupe_sklearn._method.second_order import second_derivative, step_toward
 from mixupe_sklearn.modules import MLP
 
 ALPHA = 0.7
@@ -38,11 +39,11 @@ def loss_at(module, x, y, head):
 
 
 @pytest.mark.parametrize("head", sorted(HEADS))
-def test_it_is_the_second_derivative_along_the_way(head):
-    """Against a full Hessian, which nothing in the package ever makes."""
+def test_it_is_the_second_derivative_toward_the_other_sample(head):
+    """Compare with a full Hessian, which the package never computes."""
     module, (X, y) = network(torch.nn.Tanh), wine()
     others, targets = np.roll(np.arange(len(X)), 3), onehot(y)
-    rows, step = on_the_way(X, X, others)
+    rows, step = step_toward(X, X, others)
     q2 = second_derivative(module(rows), targets, step, head).detach()
     for number, value in enumerate(q2):
         x, target = X[number], targets[number]
@@ -53,11 +54,11 @@ def test_it_is_the_second_derivative_along_the_way(head):
         torch.testing.assert_close(value, way @ hessian @ way, atol=1e-12, rtol=1e-10)
 
 
-def test_between_kinks_only_the_loss_curves():
-    """Of a ReLU network ``q2 = (J d)' (diag(p) - p p') (J d)``, which is never negative."""
+def test_it_is_the_curvature_of_the_loss_for_a_relu_network():
+    """``q2 = (J d)' (diag(p) - p p') (J d)``, which is never negative."""
     module, (X, y) = network(torch.nn.ReLU), wine()
     others = np.roll(np.arange(len(X)), 5)
-    rows, step = on_the_way(X, X, others)
+    rows, step = step_toward(X, X, others)
     q2 = second_derivative(module(rows), onehot(y), step).detach()
     _, along = torch.func.jvp(module, (X,), (X[others] - X,))
     p = module(X).softmax(dim=-1).detach()
@@ -75,19 +76,19 @@ def test_it_is_added_to_the_first_order_with_its_moment(penalty, fraction):
     first = MixupELoss(**how)(module, X, y, draw=draw)
     both = MixupELoss(**how, penalty_order=2)(module, X, y, draw=draw)
     seen = np.arange(len(X)) if draw.clean is None else draw.clean
-    rows, step = on_the_way(X[seen], X, draw.partner[seen])
+    rows, step = step_toward(X[seen], X, draw.partner[seen])
     q2 = second_derivative(module(rows), onehot(y)[seen], step)
     expected = one_minus_lam_moment(2, ALPHA) / 2 * q2.abs().mean()
     torch.testing.assert_close(both.penalty_term - first.penalty_term, expected.detach())
     torch.testing.assert_close(both.mixup_loss, first.mixup_loss)
-    # The same rescaling: the value stays that of Mixup.
+    # The same rescaling: the value remains that of Mixup.
     torch.testing.assert_close(both.loss.detach(), both.mixup_loss)
     assert both.loss_scale < first.loss_scale
 
 
 @pytest.mark.parametrize("method", ["mixupe", "erm+penalty"])
-def test_its_gradient_is_that_of_the_formula(method):
-    """Of ``scale * (mixup_loss + eta * (R1 + R2))`` with the scale held fixed, by differences."""
+def test_its_gradient_matches_finite_differences(method):
+    """Of ``scale * (mixup_loss + eta * (R1 + R2))`` with a constant scale."""
     module, (X, y) = network(torch.nn.Tanh), wine()
     criterion = MixupELoss(alpha=ALPHA, eta=0.5, penalty_order=2, method=method, random_state=1)
     draw = criterion.draw(len(X))
@@ -109,17 +110,19 @@ def test_its_gradient_is_that_of_the_formula(method):
         torch.testing.assert_close(grad.view(-1)[place], expected, rtol=1e-4, atol=1e-8)
 
 
-def test_without_mixing_rows_look_towards_a_draw_of_their_own():
+def test_without_mixing_the_other_samples_are_drawn():
     criterion = MixupELoss(method="erm+penalty", penalty_order=2, random_state=0)
     draw = criterion.draw(6)
     assert draw.partner is None
     assert sorted(draw.toward) == list(range(6))
     assert MixupELoss(method="erm+penalty", random_state=0).draw(6).toward is None
     module, (X, y) = network(torch.nn.Tanh), wine(6)
-    assert criterion(module, X, y, draw=Draw()).penalty_term > 0  # and so where none was given
+    assert (
+        criterion(module, X, y, draw=Draw()).penalty_term > 0
+    )  # also for a given draw without others
 
 
-def test_order_one_draws_what_it_drew_before():
+def test_both_orders_make_the_same_draws():
     one, two = (MixupELoss(penalty_order=order, random_state=3).draw(9) for order in (1, 2))
     assert one.lam == two.lam
     np.testing.assert_array_equal(one.partner, two.partner)
@@ -138,7 +141,7 @@ def test_without_a_penalty_it_changes_nothing(eta, method):
 
 @pytest.mark.parametrize("mix_at", ["input", "hidden"])
 @pytest.mark.parametrize("n_members", [1, 3])
-def test_an_estimator_learns_with_it(mix_at, n_members):
+def test_an_estimator_trains_with_it(mix_at, n_members):
     X, y = load_iris(return_X_y=True)
     how = preset("paper") | {"batch_size": 20, "mix_at": mix_at, "n_members": n_members}
     first, second = (
@@ -151,7 +154,7 @@ def test_an_estimator_learns_with_it(mix_at, n_members):
     np.testing.assert_array_equal(again.predict_proba(X), second.predict_proba(X))
 
 
-def test_a_regressor_and_a_net_learn_with_it():
+def test_a_regressor_and_a_net_train_with_it():
     X, y = load_wine(return_X_y=True)
     X = StandardScaler().fit_transform(X)
     how = {"penalty_order": 2, "alpha": 0.2, "eta": 0.1, "max_epochs": 40, "batch_size": 20}

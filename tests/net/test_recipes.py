@@ -1,4 +1,4 @@
-"""The paper's trainings as data, and the estimators that are made of them."""
+"""The recipes of the paper, and the estimators that they create."""
 
 import copy
 import dataclasses
@@ -21,7 +21,7 @@ NAMES = sorted(RECIPES)
 SMALL = ("preactresnet50", "preactresnet101", "wideresnet28-10")
 
 
-def test_every_row_of_the_paper_has_a_recipe():
+def test_every_result_of_the_paper_has_a_recipe():
     assert set(RECIPES) == {
         *(f"{dataset}-{module}" for dataset in ("cifar10", "cifar100", "svhn") for module in SMALL),
         *(f"tinyimagenet-preactresnet{depth}" for depth in (18, 34, 50)),
@@ -33,7 +33,7 @@ def test_every_row_of_the_paper_has_a_recipe():
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "cifar100-preactresnet18"])
-def test_mixupe_is_the_best_of_three_in_every_row(name):
+def test_mixupe_is_the_best_of_three_in_every_recipe(name):
     for metric, figures in recipe(name).figures.items():
         assert list(figures) == ["erm", "mixup", "mixupe"]
         assert all(0 < deviation < 1 for _, deviation in figures.values())
@@ -42,24 +42,24 @@ def test_mixupe_is_the_best_of_three_in_every_row(name):
         assert sign * mixupe > sign * max(erm, mixup, key=lambda value: sign * value)
 
 
-def test_figures_agree_with_what_the_paper_says_of_them_elsewhere():
+def test_figures_agree_with_the_text_of_the_paper():
     def gain(module):
         figures = recipe(f"imagenet-{module}").figures["top-1 accuracy"]
         return figures["mixupe"][0] - figures["mixup"][0]
 
     gains = [gain(module) for module in ("resnet50", "vit-b16", "coatnet0")]
     assert np.allclose(gains, [0.5, 0.7, 0.8])
-    # The table of the ablation has three of these once more.
+    # The ablation table repeats three of these.
     figures = recipe("cifar100-preactresnet50").figures["error"]
     assert [mean for mean, _ in figures.values()] == [24.68, 23.03, 20.23]
-    # Of eight deformations, MixupE is first in five, and second or third behind Manifold Mixup.
+    # MixupE is first on five of eight deformations, else second or third after Manifold Mixup.
     rows = recipe("cifar100-preactresnet18").figures.values()
     is_first = [max(row, key=lambda method: row[method][0]) == "mixupe" for row in rows]
     assert is_first == [True, True, True, False, True, True, False, False]
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if not n.startswith(("imagenet", "speech"))])
-def test_small_pictures_are_trained_as_the_paper_says(name):
+def test_small_images_are_trained_as_in_the_paper(name):
     estimator = recipe(name).make_estimator()
     n_epochs = 400 if name == "cifar100-preactresnet18" else 200
     assert isinstance(estimator, MixupEImageClassifier)
@@ -84,7 +84,7 @@ def test_small_pictures_are_trained_as_the_paper_says(name):
     ],
     ids=["resnet50", "vit-b16", "coatnet0"],
 )
-def test_imagenet_is_trained_as_the_paper_says(module, expected):
+def test_imagenet_is_trained_as_in_the_paper(module, expected):
     estimator = recipe(f"imagenet-{module}").make_estimator()
     names = ("optimizer", "optimizer_params", "lr", "weight_decay", "alpha", "eta")
     assert tuple(getattr(estimator, name) for name in names) == expected
@@ -93,7 +93,7 @@ def test_imagenet_is_trained_as_the_paper_says(module, expected):
     assert average.rate == 0.999
     n_batches = math.ceil(1_281_167 / 4096)
     n_steps = estimator.max_epochs * n_batches
-    # Whole epochs, and none more than the steps need.
+    # Full epochs, and no more than the steps need.
     assert n_steps - n_batches < 100_000 <= n_steps == 100_160
     rates = warmup.simulate(n_steps, initial_lr=estimator.lr)
     assert rates[0] == 0
@@ -103,7 +103,7 @@ def test_imagenet_is_trained_as_the_paper_says(module, expected):
 
 
 @pytest.mark.parametrize("module", ["lenet", "vgg11", "vgg13"])
-def test_speech_is_trained_as_the_paper_says(module):
+def test_speech_is_trained_as_in_the_paper(module):
     estimator = recipe(f"speech-{module}").make_estimator()
     assert isinstance(estimator, MixupESpeechClassifier)
     names = ("module", "optimizer", "lr", "lr_schedule", "batch_size", "max_epochs", "alpha", "eta")
@@ -127,15 +127,15 @@ def n_parameters(found, module_params):
 @pytest.mark.parametrize(
     "name", [next(n for n in NAMES if RECIPES[n].module == module) for module in sorted(NAMED)]
 )
-def test_a_network_gets_narrower_with_the_scale_and_is_the_papers_at_one(name):
+def test_scale_narrows_a_network_and_one_is_that_of_the_paper(name):
     found = recipe(name)
     assert narrow(found.module, 1) == {}
     whole = n_parameters(found, {})
-    # The full widths that are multiplied are those of the network itself.
+    # The scaled widths are those of the network itself.
     assert n_parameters(found, narrow(found.module, 1 - 1e-9)) == whole
     counts = [n_parameters(found, narrow(found.module, scale)) for scale in (0.1, 0.5)]
     assert sorted({*counts, whole}) == [*counts, whole]
-    # Most weights lie between two widths.
+    # Most weights connect two layers of such a width.
     assert counts[1] < 0.4 * whole
 
 
@@ -149,11 +149,11 @@ def test_scale_shortens_the_training_in_proportion(scale):
     warmup, average = large.callbacks
     assert large.max_epochs == max(1, round(320 * scale))
     assert warmup.n_warmup == 0.1
-    # What the first weights have left of the average in the end, whatever the scale.
+    # The share of the initial weights in the final average, for every scale.
     assert average.rate ** (100_000 * scale) == pytest.approx(0.999**100_000, rel=1e-6)
 
 
-def test_overrides_win_and_module_params_are_added():
+def test_overrides_replace_and_module_params_are_merged():
     estimator = recipe("tinyimagenet-preactresnet18").make_estimator(
         scale=0.25, method="erm", lr=0.5, module_params={"blocks": (1, 1)}, callbacks=[]
     )
@@ -163,7 +163,7 @@ def test_overrides_win_and_module_params_are_added():
         recipe("cifar10-preactresnet50").make_estimator(n_members=3)
 
 
-def test_a_recipe_is_a_copy_that_cannot_be_written_to():
+def test_a_recipe_is_a_read_only_copy():
     found = recipe("imagenet-vit-b16")
     with pytest.raises(dataclasses.FrozenInstanceError):
         found.lr = 1.0
@@ -190,7 +190,7 @@ def images(digits):
 
 
 @pytest.mark.parametrize("name", ["cifar10-preactresnet50", "imagenet-resnet50"])
-def test_a_small_trial_of_pictures_is_trained(images, name):
+def test_a_small_image_recipe_trains(images, name):
     estimator = recipe(name).make_estimator(
         scale=0.02,
         module_params={"blocks": (1, 1)},
@@ -205,20 +205,20 @@ def test_a_small_trial_of_pictures_is_trained(images, name):
     assert estimator.predict_proba(images[0][:2]).shape == (2, 10)
 
 
-def test_a_small_trial_of_speech_is_trained():
+def test_a_small_speech_recipe_trains():
     rng = np.random.default_rng(0)
     time = np.arange(16000) / 16000
     tones = np.repeat([300.0, 2000.0], 6)
-    waves = [np.sin(tone * 2 * np.pi * time) * rng.uniform(0.1, 1) for tone in tones]
-    waves = [wave.astype("float32") for wave in waves]
+    waveforms = [np.sin(tone * 2 * np.pi * time) * rng.uniform(0.1, 1) for tone in tones]
+    waveforms = [waveform.astype("float32") for waveform in waveforms]
     estimator = recipe("speech-lenet").make_estimator(
         scale=0.2, batch_size=4, lr=0.01, random_state=0
     )
-    estimator.fit(waves, np.where(tones < 1000, "low", "high"))
-    assert estimator.score(waves, np.where(tones < 1000, "low", "high")) == 1
+    estimator.fit(waveforms, np.where(tones < 1000, "low", "high"))
+    assert estimator.score(waveforms, np.where(tones < 1000, "low", "high")) == 1
 
 
-def test_an_unknown_name_gets_the_nearest_ones():
+def test_an_unknown_name_suggests_the_nearest_ones():
     with pytest.raises(
         ValueError, match="Got name='cifar10-resnet50', but expected a recipe, such"
     ):
@@ -230,14 +230,14 @@ def test_an_unknown_name_gets_the_nearest_ones():
 
 
 @pytest.mark.parametrize("scale", [0, -1, 1.5, None])
-def test_a_wrong_scale_gets_a_sentence(scale):
+def test_a_wrong_scale_raises(scale):
     with pytest.raises(
         ValueError, match=f"Got scale={scale}, but expected a number above 0 and at"
     ):
         recipe("speech-lenet").make_estimator(scale=scale)
 
 
-def test_the_table_has_a_line_for_each_figure_and_all_cells():
+def test_the_table_has_a_row_for_each_figure_and_all_cells():
     header, rule, *lines = recipes_table().splitlines()
     assert len(lines) == sum(len(found.figures) for found in RECIPES.values())
     assert {line.count("|") for line in (header, rule, *lines)} == {9}

@@ -1,4 +1,4 @@
-"""Models in a file that runs nothing: what is saved comes back, what is wrong is refused."""
+"""Saved models load unchanged, loading executes nothing, and bad files raise."""
 
 import io
 import json
@@ -215,7 +215,7 @@ def fitted():
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_what_is_saved_comes_back(name, fitted, tmp_path):
+def test_a_saved_model_loads_unchanged(name, fitted, tmp_path):
     model, rows, _ = fitted(name)
     path = tmp_path / "model.safetensors"
     save(model, path)
@@ -229,7 +229,7 @@ def test_what_is_saved_comes_back(name, fitted, tmp_path):
 
 
 def _attributes(value, path=""):
-    """All plain values within, by the path to them."""
+    """All plain values inside an object, by path."""
     if isinstance(value, (list, tuple)):
         value = dict(enumerate(value))
     elif hasattr(value, "__dict__") and type(value).__module__.startswith(("mixupe", "skorch")):
@@ -242,19 +242,19 @@ def _attributes(value, path=""):
 
 
 @pytest.mark.parametrize("name", ["members", "one", "regressor", "images", "graphs", "callbacks"])
-def test_the_nets_inside_are_alike(name, fitted, tmp_path):
+def test_loaded_nets_equal_the_saved_ones(name, fitted, tmp_path):
     model, _, _ = fitted(name)
     save(model, tmp_path / "model")
     loaded = load(tmp_path / "model")
     assert vars(loaded).keys() == vars(model).keys()
     differ = dict(_attributes(model.net_)).items() ^ dict(_attributes(loaded.net_)).items()
-    # What is no more than a note of the last fit.
+    # These only record the last fit.
     passing = r"epoch_start_time_|_factors|_rates.*|best_\w+|n_misses_|is_active|patience|tol|training|_compiled_call_impl"
     assert [p for p, _ in differ if not re.search(rf"\.({passing})$", p)] == []
 
 
 @pytest.mark.parametrize("name", ["members", "one", "regressor", "images", "graphs", "callbacks"])
-def test_training_goes_on_as_if_nothing_had_been(name, tmp_path):
+def test_continued_training_equals_uninterrupted_training(name, tmp_path):
     model, (rows, y) = MAKERS[name]()
     save(model.fit(rows, y), tmp_path / "model")
     loaded = load(tmp_path / "model")
@@ -272,7 +272,7 @@ def test_transformers_alone(transformer, tmp_path):
     np.testing.assert_array_equal(load(tmp_path / "scaler").transform(X), transformer.transform(X))
 
 
-def test_a_model_that_is_not_fitted(tmp_path):
+def test_an_unfitted_model(tmp_path):
     rng = np.random.RandomState(3)
     rng.normal()  # the second of a pair waits inside
     save(MixupERegressor(alpha=0.7, random_state=rng), tmp_path / "model")
@@ -295,7 +295,7 @@ def test_every_named_network(name, tmp_path):
     )
 
 
-def test_without_what_training_needs(fitted, tmp_path):
+def test_without_the_state_of_training(fitted, tmp_path):
     model, rows, y = fitted("members")
     save(model, tmp_path / "whole")
     save(model, tmp_path / "light", keep_training=False)
@@ -319,7 +319,7 @@ def test_the_search_keeps_its_trials(fitted, tmp_path):
 
 
 def test_in_a_fresh_process(fitted, tmp_path):
-    """Each kind of model is loaded, and predicts, where nothing of it was made."""
+    """A new process loads each kind of model and predicts."""
     program = textwrap.dedent("""
         import pathlib, pickle, sys, warnings
         import numpy as np
@@ -343,7 +343,7 @@ def test_in_a_fresh_process(fitted, tmp_path):
     assert done.stdout.splitlines() == [f"{name} True" for name in names]
 
 
-# What is not to be loaded.
+# Files that must not load.
 
 
 class Bomb:
@@ -382,19 +382,19 @@ def test_safetensors_of_others_are_refused(tmp_path):
         load(tmp_path / "theirs")
 
 
-def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(FileNotFoundError, match="none/model', but expected .* that is there.$"):
+def test_a_folder_that_does_not_exist(tmp_path):
+    with pytest.raises(FileNotFoundError, match="none/model', but expected .* that exists.$"):
         save(MixupEClassifier(), tmp_path / "none" / "model")
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_a_file_that_does_not_exist(tmp_path):
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "none")
 
 
 @pytest.mark.parametrize("kind", ["flip", "cut"])
 def test_damaged_files_are_refused(kind, fitted, tmp_path):
-    """A thousand of them; half are hurt in the header, where most of the meaning is."""
+    """A thousand files; half of them are damaged in the header."""
     model, _, _ = fitted("pipeline")
     path = tmp_path / "model"
     save(model, path, keep_training=False)
@@ -413,7 +413,7 @@ def test_damaged_files_are_refused(kind, fitted, tmp_path):
 
 
 def forged(model, change, tmp_path):
-    """The file of a model whose text was changed by someone who knows how to sign it."""
+    """The file of a model with changed text and a valid checksum."""
     save(model, tmp_path / "model")
     content = container.unpack((tmp_path / "model").read_bytes(), "a file", "1")
     plain = change(content.model, content.arrays) or content.model
@@ -447,9 +447,12 @@ FORGERIES = {
     "the class": (_set(("state", "__class__"), 1), "'__class__' among the attributes"),
     "a wide network": (
         _set((*NET, "arguments", "dict", "d_hidden"), [10**9]),
-        "arguments of its module that are larger",
+        "arguments of its module that exceed",
     ),
-    "a wider network": (_set((*NET, "arguments", "dict", "d_hidden"), [9]), "weights that are not"),
+    "a wider network": (
+        _set((*NET, "arguments", "dict", "d_hidden"), [9]),
+        "weights that do not match",
+    ),
     "a deep network": (
         _set((*NET, "arguments", "dict", "d_hidden"), [8] * 1000),
         "fewer weights than its module",
@@ -463,11 +466,11 @@ FORGERIES = {
     "no array": (_set(("state", "X_mean_"), {"array": "none"}), "none"),
     "wide text": (
         _set(("state", "classes_"), {"items": ["a"], "kind": "U999999999", "shape": [1]}),
-        "shape is not that of its items",
+        "shape does not match its items",
     ),
     "a large shape": (
         _set(("state", "classes_"), {"items": ["a"], "kind": "O", "shape": [10**12]}),
-        "shape is not that of its items",
+        "shape does not match its items",
     ),
     "a generator beyond its end": (
         _set(
@@ -475,7 +478,7 @@ FORGERIES = {
             {"generator": {"dict": {"bit_generator": "MT19937", "state": {"dict": {"pos": 10**6}}}}}
             | {"legacy": True},
         ),
-        "beyond its own end",
+        "position beyond its buffer",
     ),
     "text for a number": (_set((*NET, "head"), {"float": "1e999"}), "KeyError: '1e999'"),
     "a method": (
@@ -484,7 +487,7 @@ FORGERIES = {
     ),
     "a call of a type": (
         _set(("state", "module"), {"partial": [{"numpy_type": "bytes_"}, {"tuple": [9]}, {}]}),
-        "what has no name",
+        "a function without a name",
     ),
     "a function for a module": (
         _set(
@@ -526,7 +529,7 @@ def test_forged_files_are_refused(name, fitted, tmp_path):
 
 
 def test_buffers_are_counted_too(tmp_path):
-    """CoAtNet makes a table of all pairs of places, which no file holds."""
+    """CoAtNet creates a table of all pairs of positions, which no file holds."""
     small = {"widths": (4, 4, 4, 4, 4), "blocks": (1, 1, 1, 1, 1), "d_head": 2}
     images = np.random.default_rng(0).random((4, 32, 32))
     model = MixupEImageClassifier(module="coatnet0", module_params=small, max_epochs=1)
@@ -535,13 +538,13 @@ def test_buffers_are_counted_too(tmp_path):
         load(tmp_path / "model").predict_proba(images), model.predict_proba(images)
     )
     change = _set((*NET, "arguments", "dict", "image_size"), {"tuple": [4096, 4096]})
-    with pytest.raises(ValueError, match="weights that are not|more memory than its weights"):
+    with pytest.raises(ValueError, match="weights that do not match|more memory than its weights"):
         load(forged(model, change, tmp_path))
 
 
 @pytest.mark.parametrize("attribute", ["_n_features_outs", "_default_to_infrequent_mappings"])
-def test_an_encoder_beyond_its_columns_is_refused(attribute, fitted, tmp_path):
-    """Its own code would write where no memory of ours is."""
+def test_a_one_hot_encoder_beyond_its_columns_is_refused(attribute, fitted, tmp_path):
+    """scikit-learn would write outside of its memory."""
 
     def change(model, arrays):
         for value in _dicts(model):
@@ -561,7 +564,7 @@ def _dicts(value):
         yield from _dicts(item)
 
 
-def test_a_deep_text_is_refused(fitted, tmp_path):
+def test_deeply_nested_text_is_refused(fitted, tmp_path):
     def change(model, arrays):
         value = 1
         for _ in range(400):
@@ -579,16 +582,16 @@ def test_a_deep_text_is_refused(fitted, tmp_path):
         load(path)
 
 
-def test_an_optimizer_of_another_shape_is_refused(fitted, tmp_path):
+def test_an_optimizer_state_of_other_shapes_is_refused(fitted, tmp_path):
     def change(model, arrays):
         entry = next(name for name in arrays if name.endswith("exp_avg"))
         arrays[entry] = np.zeros(3, np.float32)
 
-    with pytest.raises(ValueError, match="memory is not shaped as the weights"):
+    with pytest.raises(ValueError, match="optimizer state with other shapes than the weights"):
         load(forged(fitted("one")[0], change, tmp_path))
 
 
-def test_places_are_left_behind(tmp_path):
+def test_paths_of_this_machine_are_not_saved(tmp_path):
     pipeline = make_pipeline(StandardScaler(), MixupEClassifier(), memory=str(tmp_path / "cache"))
     save(pipeline, tmp_path / "model")
     assert load(tmp_path / "model").memory is None
@@ -600,7 +603,7 @@ def test_places_are_left_behind(tmp_path):
 # Versions.
 
 
-def test_a_later_format_is_named(fitted, tmp_path, monkeypatch):
+def test_a_later_format_raises(fitted, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(container, "FORMAT_VERSION", 7)
         save(fitted("one")[0], tmp_path / "model")
@@ -608,7 +611,7 @@ def test_a_later_format_is_named(fitted, tmp_path, monkeypatch):
         load(tmp_path / "model")
 
 
-def test_the_version_of_scikit_learn_is_told(fitted, tmp_path):
+def test_another_version_of_scikit_learn_warns(fitted, tmp_path):
     path = tmp_path / "model"
     save(fitted("pipeline")[0], path)
     content = container.unpack(path.read_bytes(), "a file", "1")
@@ -629,7 +632,7 @@ def test_info(fitted, tmp_path):
 
 @pytest.mark.parametrize("name", ["classifier", "pipeline", "regressor"])
 def test_files_of_earlier_versions_load(name):
-    """Written by version 0.1.0.dev0, with what it predicted; see ``make_saved.py`` beside them."""
+    """Written by version 0.1.0.dev0, with its predictions; see ``make_saved.py`` beside them."""
     model = load(KEPT / f"{name}.safetensors")
     kept = json.loads((KEPT / f"{name}.json").read_text())
     rows = pd.DataFrame(kept["rows"]) if name == "pipeline" else np.array(kept["rows"])
@@ -637,10 +640,10 @@ def test_files_of_earlier_versions_load(name):
     assert saved_info(KEPT / f"{name}.safetensors")["written_by"] == kept["written_by"]
 
 
-# Modules, callbacks and devices of one's own.
+# The user's own modules, callbacks and devices.
 
 
-def test_a_module_of_ones_own_must_be_trusted(tmp_path):
+def test_a_user_module_must_be_trusted(tmp_path):
     model = MixupEClassifier(n_members=1, module=Linear, **FEW).fit(X, Y)
     save(model, tmp_path / "model")
     with pytest.raises(ValueError, match=r"Linear', a type .*load\(..., trusted=\[Linear\]\)\.$"):
@@ -649,13 +652,13 @@ def test_a_module_of_ones_own_must_be_trusted(tmp_path):
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
 
 
-def test_a_network_whose_size_cannot_be_told_must_be_trusted(fitted, tmp_path):
+def test_a_network_of_unknown_size_must_be_trusted(fitted, tmp_path):
     save(fitted("ramps")[0], tmp_path / "model")
     with pytest.raises(ValueError, match=r"EmbeddedMLP whose size .* trusted=\[EmbeddedMLP\]\)\.$"):
         load(tmp_path / "model")
 
 
-def test_what_cannot_be_saved_is_named(tmp_path):
+def test_errors_name_what_cannot_be_saved(tmp_path):
     local = MixupEClassifier(module=lambda n_features, n_outputs: nn.Linear(n_features, n_outputs))
     with pytest.raises(ValueError, match="estimator.module, a function .* within a function"):
         save(local, tmp_path / "model")
@@ -670,7 +673,7 @@ def test_what_cannot_be_saved_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("trusted", [Linear, "Linear", 3])
-def test_trusted_is_a_list(trusted, tmp_path):
+def test_trusted_must_be_a_list(trusted, tmp_path):
     save(MixupEClassifier(), tmp_path / "model")
     with pytest.raises(TypeError, match="but expected a list of types"):
         load(tmp_path / "model", trusted=trusted)
@@ -682,12 +685,12 @@ def test_only_estimators_are_saved(thing, tmp_path):
         save(thing, tmp_path / "model")
 
 
-def test_from_a_device_that_is_not_here(fitted, tmp_path):
+def test_a_missing_device_warns(fitted, tmp_path):
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device")
     path = forged(fitted("one")[0], _set(("state", "_fixed", "dict", "device"), "cuda"), tmp_path)
     path = forged(fitted("one")[0], _set(("state", "device"), "cuda"), tmp_path)
-    with pytest.warns(UserWarning, match="onto the processor"):
+    with pytest.warns(UserWarning, match="onto the CPU"):
         loaded = load(path)
     np.testing.assert_array_equal(loaded.predict(X), fitted("one")[0].predict(X))
     assert load(path, device="cpu").device == "cpu"

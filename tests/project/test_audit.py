@@ -1,4 +1,4 @@
-"""The audit of packages, against a service on this machine that answers as OSV does."""
+"""The audit of packages, against a local service that answers like OSV."""
 
 import importlib.util
 import json
@@ -37,7 +37,7 @@ class Service(BaseHTTPRequestHandler):
         self.wfile.write(json.dumps(answer).encode())
 
     def log_message(self, format, *args):
-        """Nothing is printed."""
+        """Print nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def service():
 
 @pytest.fixture(scope="module")
 def silent():
-    """A service that takes the question and never answers."""
+    """A service that accepts the request and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
 
@@ -63,28 +63,28 @@ def run(tmp_path, text, service, first="5"):
     return audit.main(["--requirements", str(requirements), "--service", service, "--first", first])
 
 
-def test_without_the_service_one_line_says_so_and_nothing_fails(tmp_path, capsys, silent):
+def test_a_missing_service_is_reported_and_does_not_fail(tmp_path, capsys, silent):
     for address, first in (("http://127.0.0.1:9/", "5"), (silent, "0.2")):
         assert run(tmp_path, "feeble==1.0\n", address, first) == 0
         assert capsys.readouterr().out == audit.NOT_RUN + "\n"
 
 
-def test_what_is_known_of_no_package_passes(tmp_path, capsys, service):
+def test_packages_without_known_vulnerabilities_pass(tmp_path, capsys, service):
     assert run(tmp_path, "# a comment\nsturdy==1.0\nsolid==2.0\n", service) == 0
     assert capsys.readouterr().out == "pip-audit: no known weakness in 2 packages\n"
 
 
-def test_a_known_weakness_fails(tmp_path, capsys, service):
+def test_a_known_vulnerability_fails(tmp_path, capsys, service):
     assert run(tmp_path, "sturdy==1.0\nfeeble==1.0\n", service) == 1
     told = "pip-audit: feeble 1.0 has known weaknesses: PYSEC-0000-1\n"
     assert capsys.readouterr().out == told
 
 
-def test_a_service_that_is_lost_on_the_way_is_told_of(tmp_path, capsys, service):
+def test_a_lost_connection_is_reported(tmp_path, capsys, service):
     assert run(tmp_path, "sturdy==1.0\nbroken==1.0\n", service) == 0
     assert "pip-audit: not run to its end, the service was lost: " in capsys.readouterr().out
 
 
-def test_a_list_that_cannot_be_read_fails(tmp_path, capsys, service):
+def test_an_unreadable_list_fails(tmp_path, capsys, service):
     assert run(tmp_path, "sturdy>=1.0\n", service) == 1
     assert capsys.readouterr().out.startswith("pip-audit: not run to its end, ")

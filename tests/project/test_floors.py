@@ -17,7 +17,7 @@ FLOORS = [
     *("_distributed", "_estimators", "_preprocessing", "_images", "_audio", "_graphs"),
     *("datasets", "adapters", "_export", "_search", "_persistence", "_diagnostics"),
 ]
-# Libraries that only some floors know.
+# Libraries that only some floors import.
 KNOWN_BY = {
     "skorch": {"_utils", "_net", "_data", "_distributed", "_diagnostics", "root"},
     "optuna": {"_search", "root"},
@@ -39,7 +39,7 @@ def imports_of(path):
 
 
 def owner_of(imported):
-    """The floor that an import of ours leads to."""
+    """The floor of an imported name of this package."""
     part = imported.split(".")[1] if "." in imported else ""
     return part if (PACKAGE / part).is_dir() and part else "root"
 
@@ -53,7 +53,7 @@ def test_a_floor_imports_only_from_those_above_it(name):
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))
-def test_a_library_is_known_only_where_it_belongs(name):
+def test_a_library_is_imported_only_on_its_floors(name):
     libraries = {found.split(".")[0] for found in imports_of(MODULES[name])}
     mine = floor_of(name)
     assert {library for library in libraries if mine not in KNOWN_BY.get(library, {mine})} == set()
@@ -65,5 +65,5 @@ def test_every_folder_is_a_floor():
     assert len(FLOORS) <= 20
 
 
-def test_the_package_root_holds_public_modules_only():
+def test_the_package_root_holds_only_public_modules():
     assert [path.name for path in PACKAGE.glob("_*.py")] == ["__init__.py"]

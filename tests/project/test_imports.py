@@ -1,4 +1,4 @@
-"""What importing the package loads, and in which order other libraries may come."""
+"""What an import of the package loads, and the order of other imports."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ import pytest
 
 
 def test_no_extra_is_imported_with_the_package():
-    # skorch itself brings pandas along where that is installed.
+    # skorch itself imports pandas if it is installed.
     extras = ["optuna", "openml", "torch_geometric", "dask", "soundfile", "matplotlib"]
     extras += ["rtdl_num_embeddings", "onnx", "skl2onnx", "onnxruntime"]
     code = f"""
@@ -29,7 +29,7 @@ ORDERS = {
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_skorch_knows_graphs_in_whatever_order_all_are_imported(order):
+def test_skorch_recognises_graphs_in_any_order_of_imports(order):
     code = f"""
 import torch
 {ORDERS[order]}

@@ -1,4 +1,4 @@
-"""What no line of the source does, read from the source itself: see SECURITY.md."""
+"""Calls that the source must not contain, checked in the source itself: see SECURITY.md."""
 
 import ast
 import pathlib
@@ -14,7 +14,7 @@ FILES = {
     for path in (ROOT / folder).rglob("*.py")
     if not {"_build", "gallery"} & set(path.parts)
 }
-# Runs text, or what bytes say, as code.
+# Calls that run text or bytes as code.
 RUNS_CODE = {"eval", "exec", "compile", "__import__", "builtins.eval", "builtins.exec"}
 RUNS_CODE |= {"code.interact", "runpy.run_path", "runpy.run_module"}
 UNPICKLES = {f"{module}.load" for module in ("pickle", "cloudpickle", "dill", "joblib", "marshal")}
@@ -38,20 +38,20 @@ READS_XML = {
 }
 UNPACKS = {"shutil.unpack_archive", "tarfile.open", "tarfile.TarFile"}
 FORBIDDEN = RUNS_CODE | UNPICKLES | RUNS_SHELL | READS_XML | UNPACKS | {"tempfile.mktemp"}
-# Methods by which an archive writes files, whatever the archive is called.
+# Methods of archives that write files.
 FORBIDDEN_METHODS = {"extractall", "extract"}
 ASKS = {f"requests.{name}" for name in ("get", "post", "put", "request", "head", "delete")}
-# Where something of it is done all the same, and how it is made safe.
+# Allowed calls, and why they are safe.
 ALLOWED = {
-    # Names of classes are looked up in a short list; see tests/test_image_datasets.py.
-    ("mixupe_sklearn/datasets/_pickles.py", "pickle._Unpickler"),
-    # What the same run has written, into a temporary folder that is its user's alone.
-    ("benchmarks/_tabular/workers.py", "joblib.load"),
+    # Finds classes in a short list only; see tests/datasets/test_image_datasets.py.
+    ("mixupe_sklearn/datasets/_restricted_unpickler.py", "pickle._Unpickler"),
+    # Reads what the same run wrote into a temporary folder of its user.
+    ("benchmarks/_harness/runner.py", "joblib.load"),
 }
 
 
 def names_in(tree):
-    """What the imported names of a module stand for."""
+    """The full names of the imported names of a module."""
     found = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -62,7 +62,7 @@ def names_in(tree):
 
 
 def dotted(node, names):
-    """A name with dots in full, or nothing where it is none."""
+    """The full dotted name of an expression, or an empty string."""
     if isinstance(node, ast.Name):
         return names.get(node.id, node.id)
     if isinstance(node, ast.Attribute) and (before := dotted(node.value, names)):
@@ -71,13 +71,13 @@ def dotted(node, names):
 
 
 def is_true(call, keyword):
-    """Whether a keyword is given, and not as False or None."""
+    """Whether a keyword is given and not False or None."""
     given = [word.value for word in call.keywords if word.arg == keyword]
     return any(not (isinstance(v, ast.Constant) and v.value in (False, None)) for v in given)
 
 
 def faults_of(call, name):
-    """What is wrong with one call."""
+    """The faults of one call."""
     words = {word.arg for word in call.keywords}
     first = call.args[0] if call.args else None
     if name in FORBIDDEN:
@@ -101,7 +101,7 @@ def faults_of(call, name):
 
 
 def faults_in(text):
-    """All that is wrong with a source."""
+    """All faults of a source."""
     tree = ast.parse(text)
     names = names_in(tree)
     for node in ast.walk(tree):
@@ -143,17 +143,17 @@ GOOD = [
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_the_reader_sees_what_is_wrong(text):
+def test_faults_are_found(text):
     assert list(faults_in(text)) == [BAD[text]]
 
 
 @pytest.mark.parametrize("text", GOOD)
-def test_the_reader_lets_others_pass(text):
+def test_safe_calls_pass(text):
     assert list(faults_in(text)) == []
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
-def test_no_code_of_strangers_is_run(name):
+def test_no_file_contains_a_forbidden_call(name):
     found = {(name, fault) for fault in faults_in(FILES[name].read_text())}
     assert found - ALLOWED == set()
 
@@ -164,8 +164,8 @@ def test_each_exception_is_still_needed():
 
 
 @pytest.mark.parametrize("name", [n for n in sorted(FILES) if n.startswith(("mixupe", "bench"))])
-def test_an_assert_is_a_word_to_the_type_checker_and_no_check(name):
-    """Python leaves them out with ``-O``: input is checked by ``if`` and ``raise``."""
+def test_asserts_only_serve_the_type_checker(name):
+    """Python removes asserts with ``-O``, so input is checked by ``if`` and ``raise``."""
     for node in ast.walk(ast.parse(FILES[name].read_text())):
         if isinstance(node, ast.Assert):
             assert isinstance(node.test, ast.Compare)
@@ -174,7 +174,7 @@ def test_an_assert_is_a_word_to_the_type_checker_and_no_check(name):
 
 
 @pytest.mark.parametrize("name", [n for n in sorted(FILES) if n.startswith(("mixupe", "bench"))])
-def test_a_finding_that_bandit_passes_over_has_its_reason(name):
+def test_a_suppressed_finding_of_bandit_has_a_reason(name):
     for line in FILES[name].read_text().splitlines():
         _, mark, after = line.partition("# nosec")
         if mark:
@@ -183,7 +183,7 @@ def test_a_finding_that_bandit_passes_over_has_its_reason(name):
             assert len(reason.split()) >= 3
 
 
-def test_the_page_on_security_names_tests_that_are_there():
+def test_the_security_page_names_existing_tests():
     page = (ROOT / "SECURITY.md").read_text()
     named = set(re.findall(r"`(tests/[\w*./]+)`", page))
     assert len(named) >= 9

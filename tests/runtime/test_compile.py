@@ -1,7 +1,7 @@
-"""``compile=True``: the module is compiled while it trains, or one warning says why not.
+"""``compile=True``: the module is compiled for training, or one warning names the reason.
 
-Torch's own compiler takes many seconds. Here one that hands back the very graph stands in for it,
-so that what is compiled, and when, can be seen; where the real one is to fail, it does.
+torch's own compiler takes many seconds. Here a backend that returns the graph unchanged replaces
+it and records what is compiled, and when.
 """
 
 import copy
@@ -18,8 +18,9 @@ from sklearn.base import clone
 from torch import nn
 
 from mixupe_sklearn import MixupERegressor
-from mixupe_sklearn._runtime import hardware as _hardware
-from mixupe_sklearn._runtime.hardware import compile_module, is_compiled
+from mixupe_sklearn._runtime import compile as runtime_compile
+from mixupe_sklearn._runtime.compile import compile_module
+from mixupe_sklearn._runtime.device import is_compiled
 from mixupe_sklearn.modules import MLP
 
 NORMED = {"batch_norm": True, "dropout": 0.5, "d_hidden": (16,)}
@@ -27,32 +28,32 @@ NORMED = {"batch_norm": True, "dropout": 0.5, "d_hidden": (16,)}
 
 @pytest.fixture
 def graphs(monkeypatch):
-    """What has been compiled, by a compiler that changes nothing."""
+    """The compiled graphs, from a backend that changes nothing."""
     taken = []
 
     def backend(graph, inputs):
         taken.append(graph)
         return graph.forward
 
-    monkeypatch.setattr(_hardware, "BACKEND", backend)
+    monkeypatch.setattr(runtime_compile, "BACKEND", backend)
     yield taken
     torch._dynamo.reset()
 
 
 @pytest.fixture
 def broken(monkeypatch):
-    """A compiler that fails."""
+    """A backend that fails."""
 
     def backend(graph, inputs):
         raise OSError("no room left\nand many more lines")
 
-    monkeypatch.setattr(_hardware, "BACKEND", backend)
+    monkeypatch.setattr(runtime_compile, "BACKEND", backend)
     yield
     torch._dynamo.reset()
 
 
 class Own(MLP):
-    """A user's own network: it trains by autograd, compiled or not, so that all bits agree."""
+    """A user module, which trains by autograd, compiled or not, so that all bits agree."""
 
 
 def fit(data, **params):
@@ -84,7 +85,7 @@ def sequential(n_features, n_outputs):
     ],
     ids=["module", "stages", "module-of-torch", "batch-norm-and-dropout"],
 )
-def test_training_runs_the_compiled_module_and_learns_the_same(
+def test_training_runs_the_compiled_module_with_equal_results(
     small_digits, graphs, params, n_parts
 ):
     plain = fit(small_digits, **params)
@@ -96,13 +97,13 @@ def test_training_runs_the_compiled_module_and_learns_the_same(
     assert len(graphs) == n_graphs, "an equal network is not compiled again"
 
 
-def test_a_smaller_last_batch_is_no_reason_to_compile_again(small_digits, graphs):
+def test_a_smaller_last_batch_does_not_recompile(small_digits, graphs):
     compiled = fit(small_digits, batch_size=70, compile=True)
     assert len(graphs) == 1
     assert_equal_weights(compiled, fit(small_digits, batch_size=70))
 
 
-def test_the_built_in_network_is_compiled_too(small_digits, graphs):
+def test_the_built_in_network_is_compiled(small_digits, graphs):
     X, _ = small_digits
     compiled = fit(small_digits, module="mlp", compile=True).predict_proba(X)
     assert len(graphs) == 1
@@ -110,7 +111,7 @@ def test_the_built_in_network_is_compiled_too(small_digits, graphs):
 
 
 def test_gradients_through_torchs_own_graphs_are_equal_to_rounding(small_digits, monkeypatch):
-    monkeypatch.setattr(_hardware, "BACKEND", "aot_eager")
+    monkeypatch.setattr(runtime_compile, "BACKEND", "aot_eager")
     X, y = small_digits
     params = {"module": sequential, "max_epochs": 2, "random_state": 0}
     compiled = MixupERegressor(compile=True, **params).fit(X, y)
@@ -118,7 +119,7 @@ def test_gradients_through_torchs_own_graphs_are_equal_to_rounding(small_digits,
     assert np.allclose(compiled.predict(X), MixupERegressor(**params).fit(X, y).predict(X))
 
 
-def test_a_validation_set_does_not_disturb(small_digits, graphs):
+def test_a_validation_set_does_not_recompile(small_digits, graphs):
     params = {"early_stopping": True, "module_params": NORMED}
     compiled = fit(small_digits, compile=True, **params)
     assert graphs
@@ -129,7 +130,7 @@ def test_a_validation_set_does_not_disturb(small_digits, graphs):
     ]
 
 
-def test_nothing_compiled_is_left_after_training(small_digits, graphs):
+def test_nothing_compiled_remains_after_training(small_digits, graphs):
     X, _ = small_digits
     estimator = fit(small_digits, compile=True)
     n_graphs = len(graphs)
@@ -145,7 +146,7 @@ def test_nothing_compiled_is_left_after_training(small_digits, graphs):
     assert clone(estimator).compile
 
 
-def test_going_on_compiles_again(small_digits, graphs):
+def test_continued_training_compiles_again(small_digits, graphs):
     plain = fit(small_digits).partial_fit(*small_digits)
     estimator = pickle.loads(pickle.dumps(fit(small_digits, compile=True)))
     torch._dynamo.reset()
@@ -155,7 +156,7 @@ def test_going_on_compiles_again(small_digits, graphs):
     assert_equal_weights(estimator, plain)
 
 
-def test_a_warm_start_may_switch_it_on_and_off(small_digits, graphs):
+def test_a_warm_start_can_switch_it_on_and_off(small_digits, graphs):
     estimator = fit(small_digits, warm_start=True)
     assert not graphs
     estimator.set_params(compile=True).fit(*small_digits)
@@ -167,20 +168,20 @@ def test_a_warm_start_may_switch_it_on_and_off(small_digits, graphs):
     assert_equal_weights(estimator, plain.fit(*small_digits).fit(*small_digits))
 
 
-def test_a_failure_is_one_warning_and_changes_nothing(small_digits, broken):
+def test_a_failure_gives_one_warning_and_changes_nothing(small_digits, broken):
     plain = fit(small_digits, module_params=NORMED).partial_fit(*small_digits)
     with warnings.catch_warnings(record=True, action="always") as caught:
         estimator = fit(small_digits, module_params=NORMED, compile=True)
-        estimator.partial_fit(*small_digits)  # not tried again, and no second warning
+        estimator.partial_fit(*small_digits)  # neither a second attempt nor a second warning
     assert [str(warning.message) for warning in caught] == [
-        "Got compile=True, but torch.compile failed (OSError: no room left); the module runs as it "
-        "is."
+        "Got compile=True, but torch.compile failed (OSError: no room left); the module runs "
+        "uncompiled."
     ]
     assert caught[0].filename == __file__
     assert_equal_weights(estimator, plain)
 
 
-def test_without_a_compiler_the_warning_says_so(small_digits):
+def test_the_warning_names_a_missing_compiler(small_digits):
     from torch._inductor import config
 
     try:
@@ -202,7 +203,7 @@ def test_without_a_compiler_the_warning_says_so(small_digits):
         ({"penalty_order": 2}, "penalty_order=2"),
     ],
 )
-def test_second_derivatives_are_a_reason_not_to_compile(small_digits, graphs, params, named):
+def test_second_derivatives_prevent_compilation(small_digits, graphs, params, named):
     with pytest.warns(UserWarning, match=named) as caught:
         estimator = fit(small_digits, compile=True, **params)
     assert len(caught) == 1
@@ -211,7 +212,7 @@ def test_second_derivatives_are_a_reason_not_to_compile(small_digits, graphs, pa
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["works", "fails"])
-def test_the_trial_leaves_no_trace(graphs, fails):
+def test_the_trial_restores_the_module(graphs, fails):
     module = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Dropout(0.5)).eval()
     before, random = copy.deepcopy(module.state_dict()), torch.get_rng_state()
 
@@ -231,7 +232,7 @@ def test_the_trial_leaves_no_trace(graphs, fails):
     assert torch.equal(torch.get_rng_state(), random)
 
 
-def test_a_search_over_widths_compiles_every_one(graphs):
+def test_a_search_over_widths_compiles_every_network(graphs):
     for width in range(2, 14):  # torch by itself would stop at eight, without an error
         module = nn.Linear(width, 1)
         rows = torch.ones(2, width)

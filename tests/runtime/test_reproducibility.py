@@ -1,4 +1,4 @@
-"""Equal seeds, equal results; and nobody else's generators are touched."""
+"""Equal seeds give equal results, and global generators are restored."""
 
 import joblib
 import numpy as np
@@ -23,7 +23,7 @@ def global_states():
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_one_random_state_gives_one_result(small_digits, settings):
+def test_equal_seeds_give_equal_results(small_digits, settings):
     X, y = small_digits
     first, second, third = (
         paper_classifier(max_epochs=3, random_state=seed, **settings).fit(X, y).predict_proba(X)
@@ -35,7 +35,7 @@ def test_one_random_state_gives_one_result(small_digits, settings):
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize("random_state", [0, None])
-def test_global_generators_are_left_as_found(small_digits, settings, random_state):
+def test_global_generators_are_restored(small_digits, settings, random_state):
     X, y = small_digits
     before = global_states()
     estimator = paper_classifier(max_epochs=2, random_state=random_state, **settings)
@@ -64,7 +64,7 @@ def test_without_a_seed_fits_differ(small_digits):
     assert not np.array_equal(first, second)
 
 
-def test_a_random_state_instance_moves_on(small_digits):
+def test_a_random_state_instance_advances(small_digits):
     X, y = small_digits
     shared = np.random.RandomState(0)
     first, second = (
@@ -74,7 +74,7 @@ def test_a_random_state_instance_moves_on(small_digits):
     assert not np.array_equal(first, second)
 
 
-def test_two_processes_score_like_one(small_digits):
+def test_two_processes_score_equally(small_digits):
     X, y = small_digits
     estimator = paper_classifier(max_epochs=3, random_state=0)
     one, two = (cross_val_score(estimator, X, y, cv=4, n_jobs=jobs) for jobs in (1, 2))
@@ -93,7 +93,7 @@ def test_a_grid_search_gives_the_same_with_one_and_two_processes(small_digits):
     assert one.best_params_ == two.best_params_
 
 
-def test_a_rows_prediction_does_not_depend_on_its_company(digits):
+def test_a_prediction_does_not_depend_on_the_other_samples(digits):
     X, y = digits
     estimator = paper_classifier(max_epochs=2, random_state=0).fit(X, y)
     together = estimator.predict_proba(X[:100])

@@ -14,7 +14,7 @@ def same(first, second):
     return (first[0] == second[0]).all() and torch.equal(first[1], second[1])
 
 
-def test_seeded_blocks_repeat_and_leave_no_trace():
+def test_seeded_blocks_repeat_and_restore_the_state():
     before = global_states()
     draws = []
     for _ in range(2):
@@ -24,7 +24,7 @@ def test_seeded_blocks_repeat_and_leave_no_trace():
     assert same(before, global_states())
 
 
-def test_state_comes_back_after_an_error():
+def test_an_error_restores_the_state():
     before = global_states()
     try:
         with seeded(0):
@@ -35,7 +35,7 @@ def test_state_comes_back_after_an_error():
     assert same(before, global_states())
 
 
-def test_overlapping_blocks_in_threads_restore_what_the_first_one_found():
+def test_overlapping_blocks_in_threads_restore_the_first_state():
     before = global_states()
     inside, leave = threading.Barrier(2), threading.Event()
 

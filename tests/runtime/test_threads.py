@@ -1,4 +1,4 @@
-"""How many threads training uses: the user's number, or what the work is worth; then as before."""
+"""The number of threads of training: the user's, or one that fits the work; then restored."""
 
 import threading
 
@@ -9,8 +9,8 @@ import torch
 from paper import paper_classifier
 from threadpoolctl import threadpool_limits
 
-from mixupe_sklearn._runtime import hardware as _hardware
-from mixupe_sklearn._runtime.hardware import n_threads_for, threads_for
+from mixupe_sklearn._runtime import device as runtime_device
+from mixupe_sklearn._runtime.device import n_threads_for, threads_for
 from mixupe_sklearn.modules import MLP
 
 SMALL, LARGE = torch.nn.Linear(10, 10), torch.nn.Linear(1024, 1024)
@@ -18,7 +18,7 @@ SMALL, LARGE = torch.nn.Linear(10, 10), torch.nn.Linear(1024, 1024)
 
 @pytest.fixture(autouse=True)
 def _two_threads():
-    """Two threads, as a user may have set them, whatever the machine has."""
+    """Two threads, as a user may set them, on any machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield
@@ -26,8 +26,8 @@ def _two_threads():
 
 
 @pytest.fixture
-def watched(small_digits):
-    """A function that fits and tells the numbers of threads that the module trained with."""
+def fit_threads(small_digits):
+    """A function that fits and returns the numbers of threads during training."""
 
     def fit(**params):
         seen = set()
@@ -48,7 +48,7 @@ def watched(small_digits):
 
 
 def within(*args, **kwargs):
-    """The number of threads in such a block."""
+    """The number of threads in a block of ``threads_for``."""
     with threads_for(*args, **kwargs):
         return torch.get_num_threads()
 
@@ -61,29 +61,29 @@ def in_a_thread(function):
     return results[0]
 
 
-def test_a_small_network_trains_with_one_thread(watched):
-    assert watched() == {1}
+def test_a_small_network_trains_with_one_thread(fit_threads):
+    assert fit_threads() == {1}
     assert torch.get_num_threads() == 2
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])
-def test_a_number_that_is_asked_for_is_used_and_the_old_one_restored(watched, n_threads):
-    assert watched(n_threads=n_threads) == {n_threads}
+def test_n_threads_is_used_and_the_old_number_restored(fit_threads, n_threads):
+    assert fit_threads(n_threads=n_threads) == {n_threads}
     assert torch.get_num_threads() == 2
 
 
-def test_a_large_network_trains_with_what_torch_has(watched, monkeypatch):
-    monkeypatch.setattr(_hardware, "WORK_A_THREAD", 64 * 10)
-    assert watched() == {2}
+def test_a_large_network_trains_with_all_threads_of_torch(fit_threads, monkeypatch):
+    monkeypatch.setattr(runtime_device, "WORK_A_THREAD", 64 * 10)
+    assert fit_threads() == {2}
     torch.set_num_threads(1)
-    assert watched() == {1}
+    assert fit_threads() == {1}
 
 
-def test_the_clean_rows_of_mixupe_count_as_work(watched, monkeypatch):
-    monkeypatch.setattr(_hardware, "WORK_A_THREAD", (64 * 10 + 10) * 100)
-    assert watched(method="mixup", batch_size=199) == {1}
-    assert watched(method="mixup", batch_size=200) == {2}
-    assert watched(method="mixupe", batch_size=100) == {2}
+def test_the_clean_samples_of_mixupe_count_as_work(fit_threads, monkeypatch):
+    monkeypatch.setattr(runtime_device, "WORK_A_THREAD", (64 * 10 + 10) * 100)
+    assert fit_threads(method="mixup", batch_size=199) == {1}
+    assert fit_threads(method="mixup", batch_size=200) == {2}
+    assert fit_threads(method="mixupe", batch_size=100) == {2}
 
 
 def test_an_error_restores_the_number():
@@ -100,26 +100,26 @@ def test_the_reference_network_is_small_and_wide_ones_with_large_batches_are_not
     assert n_threads_for(wide, 2000, at_most=64) > 8
 
 
-def test_more_work_never_means_fewer_threads_and_never_more_than_allowed():
+def test_more_work_never_reduces_threads_nor_exceeds_the_limit():
     chosen = [n_threads_for(LARGE, n_rows, at_most=4) for n_rows in range(0, 1000, 50)]
     assert chosen == sorted(chosen)
     assert {chosen[0], chosen[-1]} == {1, 4}
 
 
-def test_a_limit_of_threadpoolctl_is_obeyed():
+def test_the_limit_of_threadpoolctl_is_respected():
     with threadpool_limits(1):
         assert within(LARGE, 1000) == 1
     assert within(LARGE, 1000) == 2
 
 
-def test_a_share_that_joblib_gives_a_process_becomes_torchs_number():
-    # By OMP_NUM_THREADS, which a user may set as well; that torch's number is kept to is told above.
+def test_the_limit_of_a_joblib_worker_becomes_torchs_number():
+    # Through OMP_NUM_THREADS, which a user may also set. Other tests cover torch's number.
     with joblib.parallel_config("loky", n_jobs=2, inner_max_num_threads=1):
         shares = joblib.Parallel()(joblib.delayed(torch.get_num_threads)() for _ in range(2))
     assert shares == [1, 1]
 
 
-def test_a_block_within_a_block_gives_the_outer_one_its_number_back():
+def test_an_inner_block_restores_the_number_of_the_outer_one():
     with threads_for(SMALL, 10):
         assert within(LARGE, 1000) == 2
         assert torch.get_num_threads() == 1
@@ -128,14 +128,14 @@ def test_a_block_within_a_block_gives_the_outer_one_its_number_back():
     assert torch.get_num_threads() == 2
 
 
-def test_a_fit_in_a_new_thread_knows_the_users_number_though_another_has_set_one():
+def test_a_new_thread_uses_the_users_number_beside_another_fit():
     with threads_for(SMALL, 10):
         assert in_a_thread(lambda: within(LARGE, 1000)) == 2
     with threads_for(SMALL, 10, n_threads=5):
         assert in_a_thread(lambda: within(LARGE, 1000)) == 2
 
 
-def test_numbers_come_back_whoever_leaves_first():
+def test_the_number_is_restored_in_any_order_of_exit():
     inside, leave = threading.Barrier(2), threading.Event()
     seen = []
 
@@ -155,7 +155,7 @@ def test_numbers_come_back_whoever_leaves_first():
 
 
 class SlowLock:
-    """A lock at whose door one thread waits until it is told that the others have left."""
+    """A lock that delays one thread until the others have left the block."""
 
     def __init__(self):
         self.lock, self.arrived, self.go = threading.Lock(), threading.Event(), threading.Event()
@@ -171,9 +171,9 @@ class SlowLock:
         self.lock.release()
 
 
-def test_who_comes_as_the_last_one_leaves_finds_the_users_number(monkeypatch):
+def test_a_thread_that_enters_as_the_last_one_leaves_finds_the_users_number(monkeypatch):
     lock, seen = SlowLock(), []
-    monkeypatch.setattr(_hardware._threads, "_lock", lock)
+    monkeypatch.setattr(runtime_device._threads, "_lock", lock)
     lock.slow = threading.Thread(target=lambda: seen.append(within(LARGE, 1000)))
     with threads_for(SMALL, 10):
         lock.slow.start()
@@ -183,7 +183,7 @@ def test_who_comes_as_the_last_one_leaves_finds_the_users_number(monkeypatch):
     assert [*seen, in_a_thread(torch.get_num_threads)] == [2, 2]
 
 
-def test_nothing_is_set_where_the_number_is_right_already(monkeypatch):
+def test_nothing_is_set_if_the_number_is_already_right(monkeypatch):
     torch.set_num_threads(1)
     monkeypatch.setattr(torch, "set_num_threads", lambda _: pytest.fail("was set"))
     assert within(SMALL, 10) == 1
@@ -202,14 +202,12 @@ def test_threads_change_results_by_rounding_at_most(small_digits):
 
 
 @pytest.mark.parametrize("n_threads", [0, 1.5, "all"])
-def test_a_wrong_number_is_refused(iris, n_threads):
-    with pytest.raises(
-        ValueError, match=r"Got n_threads=.*, but expected an integer from 1 to 1024"
-    ):
+def test_a_wrong_number_raises(iris, n_threads):
+    with pytest.raises(ValueError, match=r"Got n_threads=.*, but expected an? .* from 1 to 1024"):
         paper_classifier(n_threads=n_threads).fit(*iris)
 
 
-def test_the_main_threads_own_number_is_obeyed_beside_a_fit():
+def test_the_main_threads_own_number_is_respected_beside_a_fit():
     before = torch.get_num_threads()
     inside, leave = threading.Event(), threading.Event()
 

@@ -1,4 +1,4 @@
-"""Names of columns, classes and parameters in figures: text, never formulas."""
+"""Names of columns, classes and parameters in figures are text, never formulas."""
 
 import io
 
@@ -23,7 +23,7 @@ NAMES = [r"$\write18$", r"\input{x}", "_hidden", "<script>alert(1)</script>", "a
 @given(name=st.text(st.one_of(st.sampled_from("$\\_{}^ a\n"), st.characters()), max_size=20))
 @example(name=r"$\input{x}$")
 @example(name=r"\$a$ \\$b$")
-def test_a_label_is_no_formula_and_shows_the_name(name):
+def test_a_label_shows_the_name_and_is_not_parsed(name):
     label = plain_label(name)
     assert label.isprintable()
     assert not label.startswith("_")
@@ -35,7 +35,7 @@ def test_a_label_is_no_formula_and_shows_the_name(name):
         assert shown.strip() == name.strip()
 
 
-def test_columns_and_classes_of_any_name_can_be_drawn():
+def test_columns_and_classes_of_any_name_can_be_plotted():
     X = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 2)), columns=NAMES[:2])
     y = np.array(NAMES)[np.arange(30) % 5]
     axes = plt.figure().subplots()
@@ -47,7 +47,7 @@ def test_columns_and_classes_of_any_name_can_be_drawn():
     plt.close(axes.figure)
 
 
-def test_parameters_of_any_name_can_be_drawn():
+def test_parameters_of_any_name_can_be_plotted():
     study = optuna.create_study(direction="maximize")
     kind = optuna.distributions.FloatDistribution(0.0, 1.0)
     for number in range(6):
@@ -64,7 +64,7 @@ def test_parameters_of_any_name_can_be_drawn():
     assert figure.axes[0].get_xlabel() == r"\$\write18\$"
 
 
-def test_an_estimator_on_a_page_of_a_notebook_escapes_names():
+def test_the_html_repr_escapes_names():
     name = NAMES[3]
     classifier = MixupEClassifier(class_weight={name: 1.0}, max_epochs=1, n_members=1)
     for made in (classifier, classifier.fit(np.eye(40)[:, :4], [name, "b"] * 20)):

@@ -1,4 +1,4 @@
-"""Writing ONNX operators: a thin layer over what skl2onnx hands to a converter."""
+"""Write ONNX operators: a thin layer over the arguments of a skl2onnx converter."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -7,8 +7,8 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 from skl2onnx.common.data_types import DoubleTensorType, Int64TensorType, StringTensorType
 
-# Operators of these versions are in every onnxruntime since 1.17: the first with Gelu, and with
-# Equal of text. onnxruntime refuses files of a later form than it knows, hence also that is fixed.
+# Every onnxruntime since 1.17 has operators of these versions: the first with Gelu, and with Equal
+# for text. onnxruntime refuses later file formats than it knows, so the format is fixed too.
 OPSET = {"": 20, "ai.onnx.ml": 3}
 IR_VERSION = 9
 ONNX_TYPES = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.float64): TensorProto.DOUBLE}
@@ -16,16 +16,16 @@ Emit = Callable[..., None]
 
 
 class Graph:
-    """Operators that are added one by one; each call gives the name of what comes out."""
+    """Adds operators one by one; each call returns the name of its output."""
 
     def __init__(self, scope: Any, container: Any):
         self._scope = scope
         self._container = container
 
     def constant(self, values: Any) -> str:
-        """Keep an array: floats, whole numbers, or text as objects."""
+        """Add a constant array of floats, integers, or text as objects."""
         values = np.asarray(values)
-        name = self._scope.get_unique_variable_name("kept")
+        name = self._scope.get_unique_variable_name("constant")
         if values.dtype.kind in "OU":
             encoded = [str(value).encode() for value in values.ravel()]
             tensor = (TensorProto.STRING, list(values.shape), encoded)
@@ -36,7 +36,7 @@ class Graph:
         return name
 
     def op(self, kind: str, *inputs: Any, out: str | None = None, **attributes: Any) -> str:
-        """Add an operator; arrays among its inputs are kept first."""
+        """Add an operator; arrays among its inputs become constants."""
         names = [one if isinstance(one, str) else self.constant(one) for one in inputs]
         out = out or self._scope.get_unique_variable_name(kind.lower())
         domain = "ai.onnx.ml" if kind == "LabelEncoder" else ""
@@ -52,17 +52,17 @@ class Graph:
         return out
 
     def cast(self, value: str, dtype: Any, out: str | None = None) -> str:
-        """Change the type of numbers."""
+        """Cast to another numeric type."""
         to = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         return self.op("Cast", value, to=to, out=out)
 
     def joined(self, variables: Sequence[Any]) -> str:
-        """Columns side by side, as one matrix."""
+        """Concatenate columns to one matrix."""
         names = [getattr(variable, "full_name", variable) for variable in variables]
         return names[0] if len(names) == 1 else self.op("Concat", *names, axis=1)
 
     def horner(self, x: str, coefficients: Iterable[float]) -> str:
-        """A polynomial, by its coefficients from the constant one on."""
+        """Evaluate a polynomial from its coefficients, the constant first."""
         *others, value = (np.array(c) for c in coefficients)
         result: Any = value
         for coefficient in reversed(others):
@@ -71,7 +71,7 @@ class Graph:
 
 
 def converter(write: Callable[[Graph, Any, str, str], None]) -> Emit:
-    """Make a function of skl2onnx's kind from one that turns a matrix into a matrix."""
+    """Make a skl2onnx converter from a function that maps a matrix to a matrix."""
 
     def convert(scope: Any, operator: Any, container: Any) -> None:
         graph = Graph(scope, container)
@@ -82,7 +82,7 @@ def converter(write: Callable[[Graph, Any, str, str], None]) -> Emit:
 
 
 def declares(*outputs: tuple[str, Any]) -> Emit:
-    """Make a parser of skl2onnx's kind: which outputs an operator has, by name and type."""
+    """Make a skl2onnx parser from the outputs of an operator, by name and type."""
 
     def parse(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
         operator = scope.declare_local_operator(f"Mixupe{type(model).__name__}", model)
@@ -102,7 +102,7 @@ def _type_of(kind: Any, model: Any, inputs: Any) -> Any:
 
 
 def label_type(model: Any) -> Any:
-    """Type of what ``predict`` gives: text, whole numbers (truth values, too), or floats."""
+    """Type of the labels: text, integers (also for booleans), or floats."""
     classes = np.asarray(model.classes_.tolist())
     if classes.dtype.kind in "OSU":
         return StringTensorType
@@ -110,4 +110,4 @@ def label_type(model: Any) -> Any:
 
 
 def keep_shape(operator: Any) -> None:
-    """Shapes were told by the parser."""
+    """Shape calculator of skl2onnx; the parser has set the shapes."""

@@ -1,30 +1,50 @@
-"""From a fitted estimator or pipeline to an ONNX model, by skl2onnx and converters of our own."""
+"""Convert a fitted estimator or pipeline to an ONNX model, by skl2onnx and our own converters."""
 
 import json
 from typing import Any
 
+import numpy as np
 import onnx
 from skl2onnx import convert_sklearn
 from skl2onnx.common.data_types import DoubleTensorType, StringTensorType
 from skl2onnx.common.exceptions import MissingConverter, MissingShapeCalculator
 from sklearn.compose import ColumnTransformer
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    OneHotEncoder,
+    RobustScaler,
+    StandardScaler,
+)
 from sklearn.utils.validation import check_is_fitted
 
-from mixupe_sklearn._export.onnx import estimators as network
-from mixupe_sklearn._export.onnx import preprocessing as columns
+from mixupe_sklearn._export.onnx import estimators, preprocessing
 from mixupe_sklearn._export.onnx.builder import IR_VERSION, OPSET, keep_shape
 from mixupe_sklearn._export.onnx.inputs import KEY, Described
-from mixupe_sklearn._export.onnx.steps import check_labels, check_step
 from mixupe_sklearn._preprocessing.columns import read_columns
+from mixupe_sklearn._preprocessing.scalers import (
+    ClippingScaler,
+    PiecewiseLinearEncoder,
+    QuantileScaler,
+)
 from mixupe_sklearn._preprocessing.table import ColumnsToNumbers, TablePreprocessor
 
 _TYPES = {"numbers": DoubleTensorType, "times": DoubleTensorType, "categories": StringTensorType}
 
+# Steps whose conversion equals scikit-learn. skl2onnx converts more, but some in single precision
+# or without one of their options.
+STEPS = (
+    *(ClippingScaler, PiecewiseLinearEncoder, QuantileScaler, StandardScaler, MinMaxScaler),
+    *(MaxAbsScaler, RobustScaler, SimpleImputer, OneHotEncoder, PCA, TruncatedSVD),
+)
+
 
 def make_model(estimator: Any, missing: str, version: str) -> onnx.ModelProto:
-    """The whole model, checked; its metadata say how to feed it and what its classes are."""
+    """The model, checked; its metadata describe its inputs and its classes."""
     if not isinstance(missing, str):
         raise ValueError(f"Got missing={missing!r}, but expected text.")
     steps = (
@@ -35,9 +55,9 @@ def make_model(estimator: Any, missing: str, version: str) -> onnx.ModelProto:
         check_is_fitted(steps[0])
         steps[0] = steps[0].transformer_
     *before, last = steps or [None]
-    if type(last) not in network.CONVERTERS:
+    if type(last) not in estimators.CONVERTERS:
         raise ValueError(
-            f"Got a {type(last).__name__} to write, but expected a MixupEClassifier or "
+            f"Got a {type(last).__name__}, but expected a MixupEClassifier or "
             f"MixupERegressor, or a pipeline that ends with one."
         )
     check_is_fitted(last, "net_")
@@ -51,14 +71,14 @@ def make_model(estimator: Any, missing: str, version: str) -> onnx.ModelProto:
         check_step(step)
     types = _types_of(described, steps[0])
     named = [(f"step{number}", step) for number, step in enumerate([*before, last])]
-    converters = {**columns.converters_for(missing), **network.CONVERTERS}
+    converters = {**preprocessing.converters_for(missing), **estimators.CONVERTERS}
     try:
         model = convert_sklearn(
             Pipeline(named),
             name="mixupe_sklearn",
             initial_types=types,
             target_opset=OPSET,
-            custom_parsers={**columns.PARSERS, **network.PARSERS},
+            custom_parsers={**preprocessing.PARSERS, **estimators.PARSERS},
             custom_shape_calculators=dict.fromkeys(converters, keep_shape),
             custom_conversion_functions=converters,
         )
@@ -72,10 +92,10 @@ def make_model(estimator: Any, missing: str, version: str) -> onnx.ModelProto:
         _rename_inputs(model.graph, list(described.kinds))
     model.ir_version = IR_VERSION
     model.producer_name, model.producer_version = "mixupe-sklearn", version
-    told = {f"{KEY}.version": version, f"{KEY}.inputs": described.to_json()}
+    properties = {f"{KEY}.version": version, f"{KEY}.inputs": described.to_json()}
     if hasattr(last, "classes_"):
-        told[f"{KEY}.classes"] = json.dumps(last.classes_.tolist(), default=str)
-    onnx.helper.set_model_props(model, told)
+        properties[f"{KEY}.classes"] = json.dumps(last.classes_.tolist(), default=str)
+    onnx.helper.set_model_props(model, properties)
     onnx.checker.check_model(model, full_check=True)
     return model
 
@@ -88,9 +108,9 @@ def _types_of(described: Described, first: Any) -> list[tuple[str, Any]]:
 
 
 def _rename_inputs(graph: Any, names: list[str]) -> None:
-    """Give inputs the names of their columns, which skl2onnx would not leave as they are.
+    """Rename inputs to their columns; skl2onnx would change such names.
 
-    What else has such a name in the graph, an output perhaps, gets an underscore more.
+    Anything else in the graph with such a name, perhaps an output, gets a trailing underscore.
     """
     parts = [*graph.input, *graph.output, *graph.initializer, *graph.value_info]
     taken = {*names, *(part.name for part in parts)}
@@ -109,7 +129,7 @@ def _rename_inputs(graph: Any, names: list[str]) -> None:
 
 
 def _without_readers(reader: Any, missing: str) -> tuple[Any, Described]:
-    """The same column transformer behind the reading of columns, which the feeding does.
+    """The column transformer without its first steps, since ``onnx_inputs`` reads the columns.
 
     Only columns that are used become inputs.
     """
@@ -132,13 +152,13 @@ def _without_readers(reader: Any, missing: str) -> tuple[Any, Described]:
     order = sorted(used)
     new_place = {position: place for place, position in enumerate(order)}
     plain = ColumnTransformer([])
-    # As fitted: skl2onnx reads only this.
+    # skl2onnx reads only this fitted attribute.
     plain.transformers_ = [
         (name, steps, [new_place[position] for position in found]) for name, steps, found in parts
     ]
     labels = [f"x{position}" if names is None else str(names[position]) for position in order]
     if "" in labels:
-        raise ValueError("Got a column without a name (''), but expected names for all of them.")
+        raise ValueError("Got a column with an empty name, but expected a name for each column.")
     kinds = {label: used[position] for label, position in zip(labels, order, strict=True)}
     return plain, Described(kinds, order, None, missing)
 
@@ -156,7 +176,7 @@ def _behind_reader(kind: str, pipeline: Any) -> list[tuple[str, Any]]:
     reads = steps and type(steps[0][1]) is FunctionTransformer and steps[0][1].func is read_columns
     if not reads or len(steps) < 2:
         raise ValueError(
-            f"Got a preprocessor whose part {kind!r} does not begin with reading its columns, but "
+            f"Got a preprocessor whose part {kind!r} does not start with read_columns, but "
             f"expected one of make_preprocessor."
         )
     return list(steps[1:])
@@ -171,6 +191,60 @@ def _check_missing(steps: list[tuple[str, Any]], missing: str) -> None:
         for levels in getattr(step, "categories_", ()):
             if missing in levels.tolist():
                 raise ValueError(
-                    f"Got missing={missing!r}, which is a category of the training rows, but "
-                    "expected a text that is none."
+                    f"Got missing={missing!r}, which is a category of the training data, but "
+                    f"expected a text that is not."
                 )
+
+
+def check_step(step: Any) -> None:
+    """Raise a ValueError for a step, or a part of it, whose conversion would differ.
+
+    Examples
+    --------
+    >>> from sklearn.preprocessing import Normalizer
+    >>> try:
+    ...     check_step(Normalizer())
+    ... except ValueError as error:
+    ...     print(str(error)[:65])
+    Got a Normalizer, but expected the steps of make_preprocessor, or
+    """
+    if isinstance(step, (Pipeline, FeatureUnion, ColumnTransformer)):
+        for part in _parts_of(step):
+            check_step(part)
+        return
+    if type(step) not in STEPS:
+        raise ValueError(
+            f"Got a {type(step).__name__}, but expected the steps of make_preprocessor, or a "
+            f"StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, SimpleImputer, "
+            f"OneHotEncoder, PCA or TruncatedSVD."
+        )
+    if getattr(step, "clip", False):
+        raise ValueError(f"Got a {type(step).__name__} with clip=True, but expected clip=False.")
+    levels = getattr(step, "categories_", ())
+    if any(one.dtype.kind == "f" and np.isnan(one).any() for one in levels):
+        raise ValueError(
+            "Got a OneHotEncoder with NaN among its categories, but expected a SimpleImputer "
+            "before it."
+        )
+
+
+def _parts_of(step: Any) -> list[Any]:
+    if isinstance(step, Pipeline):
+        found = [part for _, part in step.steps]
+    elif isinstance(step, FeatureUnion):
+        found = [part for _, part in step.transformer_list]
+    else:
+        found = [part for _, part, chosen in step.transformers_ if len(chosen)]
+    return [part for part in found if part is not None and not isinstance(part, str)]
+
+
+def check_labels(estimator: Any) -> None:
+    """Raise a ValueError for labels without a type in ONNX."""
+    classes = getattr(estimator, "classes_", np.zeros(0))
+    kinds = {type(label) for label in classes.tolist()}
+    is_large = classes.dtype.kind in "iu" and len(classes) and int(classes.max()) >= 2**63
+    if is_large or not kinds <= {bool, int, float, str}:
+        raise ValueError(
+            f"Got labels such as {classes[-1]!r}, but expected text, booleans, floats or integers "
+            f"below 2**63."
+        )

@@ -1,4 +1,4 @@
-"""The estimators as ONNX operators: centre, members, heads, labels or units."""
+"""The estimators as ONNX operators: centring, members, heads, labels or target scale."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ _TYPES = {torch.float32: np.float32, torch.float64: np.float64}
 
 
 def _mean(graph: Graph, estimator: Any, x: str) -> str:
-    """What the members predict together: each in its own precision, their mean in double."""
+    """Weighted mean of the members: each runs in its own precision, the mean in double."""
     own_type = float_type(estimator.net_)
     if own_type not in _TYPES:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What goes into an ONNX model: names, types and holes, told by the model's own metadata."""
+"""Inputs of an ONNX model: names, types and missing values, read from the model's metadata."""
 
 import json
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ KEY = "mixupe_sklearn"
 
 
 class Described(NamedTuple):
-    """The inputs of a model: what each column holds, or that all are one matrix of numbers."""
+    """The inputs of a model: the kind of each column, or None for a single numeric matrix."""
 
     kinds: dict[str, str] | None
     positions: list[int] | None
@@ -24,18 +24,18 @@ class Described(NamedTuple):
 
 
 def described_by(session: Any) -> Described:
-    """Read what ``to_onnx`` has written."""
+    """Read the description that ``to_onnx`` wrote."""
     if not hasattr(session, "get_modelmeta"):
         raise TypeError(
             f"Got session of type {type(session).__name__}, but expected an "
             f"onnxruntime.InferenceSession."
         )
-    told = session.get_modelmeta().custom_metadata_map.get(f"{KEY}.inputs")
-    if told is None:
+    text = session.get_modelmeta().custom_metadata_map.get(f"{KEY}.inputs")
+    if text is None:
         raise ValueError(
-            "Got a model without a description of its inputs, but expected one of to_onnx."
+            "Got a model without a description of its inputs, but expected one from to_onnx."
         )
-    return Described(**json.loads(told))
+    return Described(**json.loads(text))
 
 
 def feed(X: Any, described: Described) -> dict[str, np.ndarray]:
@@ -43,24 +43,24 @@ def feed(X: Any, described: Described) -> dict[str, np.ndarray]:
     kinds = described.kinds
     if getattr(X, "ndim", 0 if X is None else 2) != 2 or isinstance(X, (str, dict)):
         raise ValueError(
-            f"Got X of type {type(X).__name__}, but expected a data frame or an array of rows "
-            f"and columns."
+            f"Got X of type {type(X).__name__}, but expected a data frame or a two-dimensional "
+            f"array."
         )
     if kinds is None:
         return {"X": _matrix(X, described.names)}
-    fed = {}
+    inputs = {}
     for number, (name, kind) in enumerate(kinds.items()):
         column = _column(X, name, (described.positions or [])[number])
         values = read_columns(column, kind=kind)
         if kind == "categories":
             is_missing = values != values
             values = np.where(is_missing, described.missing, values).astype(object)
-        fed[name] = values
-    return fed
+        inputs[name] = values
+    return inputs
 
 
 def _matrix(X: Any, names: list[str] | None) -> np.ndarray:
-    """All columns as numbers, in the order of fit."""
+    """All columns as one numeric matrix, in the order of fit."""
     if names and hasattr(X, "columns"):
         missing = [name for name in names if name not in list(X.columns)]
         if missing:
@@ -71,20 +71,18 @@ def _matrix(X: Any, names: list[str] | None) -> np.ndarray:
     try:
         return np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"Got X that is not all numbers ({error}), but expected numbers."
-        ) from error
+        raise ValueError(f"Got X that is not numeric ({error}), but expected numbers.") from error
 
 
 def _column(X: Any, name: str, position: int) -> Any:
     if not hasattr(X, "columns"):
-        whole = np.asarray(X, dtype=object)
-        if whole.ndim != 2 or position >= whole.shape[1]:
+        values = np.asarray(X, dtype=object)
+        if values.ndim != 2 or position >= values.shape[1]:
             raise ValueError(
-                f"Got X of shape {whole.shape}, but expected the columns of fit, of which "
-                f"number {position} is used."
+                f"Got X of shape {values.shape}, but expected the columns of fit: the model uses "
+                f"column {position}."
             )
-        return whole[:, [position]]
+        return values[:, [position]]
     if name in list(X.columns):
         return X[[name]]
     if all(isinstance(own, str) for own in X.columns):

@@ -1,4 +1,4 @@
-"""torch modules as ONNX operators: what is made of known layers, one after the other."""
+"""torch modules as ONNX operators: sequences of known layers."""
 
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
@@ -12,7 +12,7 @@ from mixupe_sklearn.modules import MLP
 from mixupe_sklearn.modules.embedded_mlp import EmbeddedMLP, RowEmbedding
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-# Modules that run their stages one after the other, and nothing else.
+# Modules whose forward only runs their stages in order.
 _IN_STAGES = (MLP.forward, EmbeddedMLP.forward)
 
 
@@ -21,7 +21,7 @@ def _numbers(values: Tensor) -> np.ndarray:
 
 
 def _linear(graph: Graph, layer: Any, x: str) -> str:
-    # Not Gemm, which takes matrices only: embedded numbers have a dimension more.
+    # Gemm takes matrices only, but embedded columns have one more dimension.
     product = graph.op("MatMul", x, _numbers(layer.weight).T)
     return product if layer.bias is None else graph.op("Add", product, _numbers(layer.bias))
 
@@ -29,8 +29,8 @@ def _linear(graph: Graph, layer: Any, x: str) -> str:
 def _batch_norm(graph: Graph, layer: Any, x: str) -> str:
     if layer.running_mean is None:
         raise ValueError(
-            "Got a BatchNorm1d with track_running_stats=False, but expected one that has kept the "
-            "statistics of training: a row's prediction would depend on its company."
+            "Got a BatchNorm1d with track_running_stats=False, but expected one with running "
+            "statistics: a prediction would depend on the other samples of its batch."
         )
     scale = (layer.running_var.double() + layer.eps).rsqrt()
     offset = -layer.running_mean.double() * scale
@@ -70,7 +70,7 @@ def _sequence(graph: Graph, layer: Any, x: str) -> str:
 
 
 def _one(kind: str, **named: str) -> Callable[[Graph, Any, str], str]:
-    """A layer that is one operator, its attributes by the names that torch has for them."""
+    """A layer that is one operator; ``named`` maps its attributes to those of torch."""
 
     def add(graph: Graph, layer: Any, x: str) -> str:
         given: dict[str, Any] = {name: float(getattr(layer, own)) for name, own in named.items()}
@@ -93,12 +93,12 @@ def _row_embedding(graph: Graph, layer: Any, x: str) -> str:
 
 
 def _periodic(graph: Graph, layer: Any, x: str) -> str:
-    """Sines and cosines of learned frequencies, a linear layer that all numbers share, ReLU."""
+    """Sines and cosines of learned frequencies, a linear layer shared by all columns, ReLU."""
     frequencies = _numbers(layer.periodic.weight)
     turns = frequencies * frequencies.dtype.type(2 * np.pi)
     angles = graph.op("Mul", graph.op("Unsqueeze", x, np.array([-1])), turns)
-    waves = graph.op("Concat", graph.op("Cos", angles), graph.op("Sin", angles), axis=-1)
-    mixed = add_layer(graph, layer.linear, waves)
+    parts = graph.op("Concat", graph.op("Cos", angles), graph.op("Sin", angles), axis=-1)
+    mixed = add_layer(graph, layer.linear, parts)
     return mixed if layer.activation is None else add_layer(graph, layer.activation, mixed)
 
 
@@ -132,15 +132,15 @@ def _known() -> Mapping[type, Callable[[Graph, Any, str], str]]:
 
 
 def add_layer(graph: Graph, layer: nn.Module, x: str) -> str:
-    """Add a module's operators, or raise one sentence that names what cannot be expressed."""
+    """Add the operators of a module; raises a ValueError that names an unsupported layer."""
     if any(getattr(layer, name) for name in _HOOKS):
         raise ValueError(
-            f"Got a {type(layer).__name__} with hooks, but expected a module without: what a hook "
-            f"does cannot be written as operators; use to_torch."
+            f"Got a {type(layer).__name__} with hooks, but expected a module without: to_onnx "
+            f"cannot express hooks; use to_torch."
         )
     if type(layer).forward in _IN_STAGES:
         return _sequence(graph, layer.stages, x)
-    # A subclass may do anything.
+    # Exact types only: a subclass may compute anything.
     add = _known().get(type(layer))
     if add is None:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The preprocessing as ONNX operators, in double precision: what skl2onnx lacks, or rounds."""
+"""The preprocessing as ONNX operators, in double precision, which skl2onnx lacks or rounds."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,14 +17,14 @@ from mixupe_sklearn._preprocessing.scalers import (
     QuantileScaler,
 )
 
-# Beyond this share the square would overflow, and the result is the limit to the last bit.
+# Beyond this ratio the square would overflow; the result is the limit to the last bit.
 _HUGE = 1e150
-# scikit-learn's QuantileTransformer takes values so near to an end for the end itself.
+# scikit-learn's QuantileTransformer maps values this close to an end to the end.
 _MARGIN = 1e-7
 
 
 def _where_known(graph: Graph, x: str, result: str, out: str) -> None:
-    # Where holes go through comparisons differs from one runtime to the next: they stay holes here.
+    # Runtimes compare NaN differently, so missing values stay missing explicitly.
     graph.op("Where", graph.op("IsNaN", x), x, result, out=out)
 
 
@@ -49,7 +49,7 @@ def _ramps(graph: Graph, encoder: Any, x: str, out: str) -> None:
 
 
 def _quantiles(graph: Graph, scaler: Any, x: str, out: str) -> None:
-    """Each column's place among its quantiles, then the normal distribution's number there."""
+    """Rank of each value among the quantiles of its column, then the normal quantile of it."""
     transformer = scaler.transformer_
     references = transformer.references_
     columns = [
@@ -57,16 +57,16 @@ def _quantiles(graph: Graph, scaler: Any, x: str, out: str) -> None:
         for number, quantiles in enumerate(transformer.quantiles_.T)
     ]
     place = graph.joined(columns)
-    # As scikit-learn has it: the two ends would be infinite.
+    # As in scikit-learn: the two ends would be infinite.
     edge = _MARGIN - np.spacing(1)
     place = _bounded(graph, place, edge, 1 - edge)
-    _where_known(graph, x, _normal_number(graph, place), out)
+    _where_known(graph, x, _normal_quantile(graph, place), out)
 
 
 def _place(graph: Graph, x: str, quantiles: np.ndarray, references: np.ndarray) -> str:
-    """The share of rows below: the mean of what it is from the left and from the right.
+    """The fraction of samples below: the mean of interpolation from the left and from the right.
 
-    They differ where several quantiles are equal.
+    They differ if several quantiles are equal.
     """
     low, high = quantiles[0], quantiles[-1]
     left = _interpolated(graph, x, quantiles, references, side="left")
@@ -74,7 +74,7 @@ def _place(graph: Graph, x: str, quantiles: np.ndarray, references: np.ndarray) 
     place = graph.op("Mul", graph.op("Add", left, right), np.array(0.5))
     at_end = graph.op("Greater", graph.op("Add", x, np.array(_MARGIN)), np.array(high))
     at_start = graph.op("Less", graph.op("Sub", x, np.array(_MARGIN)), np.array(low))
-    # In this order: a column of one value is at its start.
+    # In this order: the value of a constant column is at its start.
     place = graph.op("Where", at_end, np.array(1.0), place)
     return graph.op("Where", at_start, np.array(0.0), place)
 
@@ -82,12 +82,12 @@ def _place(graph: Graph, x: str, quantiles: np.ndarray, references: np.ndarray) 
 def _interpolated(
     graph: Graph, x: str, quantiles: np.ndarray, references: np.ndarray, *, side: str
 ) -> str:
-    """A line through points, from the point at or before x, or from the one at or after it.
+    """Linear interpolation, from the point at or before x, or from the one at or after it.
 
-    Where x is on several points, these are the last and the first of them.
+    If x equals several points, these are the last and the first of them.
     """
     steps = np.diff(quantiles)
-    # A step of no width is looked up only where x is at its end.
+    # A step of zero width is used only if x is at its end.
     grads = np.diff(references) / np.where(steps > 0, steps, np.inf)
     grads = np.append(grads, 0.0) if side == "right" else np.insert(grads, 0, 0.0)
     compare = "LessOrEqual" if side == "right" else "Less"
@@ -101,10 +101,10 @@ def _interpolated(
 
 
 def _normal_series(degree: int = 30) -> tuple[np.ndarray, float, float]:
-    """A polynomial for the normal distribution's quantiles, of ``sqrt(-2 log p)`` for p <= 1/2.
+    """A polynomial for normal quantiles in ``sqrt(-2 log p)``, for p <= 1/2.
 
-    ONNX has no such function. In that variable it is smooth from the middle to the far end, and
-    the polynomial is as good as double precision lets it be: within 1e-10.
+    ONNX has no such function. It is smooth in that variable from the median to the tail, and the
+    polynomial is within 1e-10 of it, close to the limit of double precision.
     """
     low, high = np.sqrt(-2 * np.log(0.5)), np.sqrt(-2 * np.log(_MARGIN / 2))
     series = chebyshev.Chebyshev.interpolate(
@@ -114,7 +114,7 @@ def _normal_series(degree: int = 30) -> tuple[np.ndarray, float, float]:
     return chebyshev.cheb2poly(series.coef), middle, half
 
 
-def _normal_number(graph: Graph, place: str) -> str:
+def _normal_quantile(graph: Graph, place: str) -> str:
     coefficients, middle, half = _normal_series()
     other = graph.op("Sub", np.array(1.0), place)
     tail = graph.op("Min", place, other)
@@ -142,7 +142,7 @@ def _imputer(missing: str) -> Callable[[Graph, Any, str, str], None]:
                 f"NaN."
             )
         fill = fill.astype(np.float64)
-        if np.isnan(fill).any():  # a column of holes, which scikit-learn leaves out
+        if np.isnan(fill).any():  # scikit-learn drops a column without values
             kept = np.flatnonzero(~np.isnan(fill))
             x, fill = graph.op("Gather", x, kept, axis=1), fill[kept]
         graph.op("Where", graph.op("IsNaN", x), fill, x, out=out)
@@ -174,12 +174,12 @@ def _one_hot(missing: str) -> Callable[[Graph, Any, str, str], None]:
 def _one_column(
     graph: Graph, encoder: Any, column: str, levels: np.ndarray, rare: Any, missing: str
 ) -> str:
-    """One-hot columns of a single column: a place for each level, the last for the rare ones."""
+    """One-hot columns of a single column: one for each level, the last for infrequent ones."""
     is_rare = np.zeros(len(levels), bool) if rare is None else np.isin(levels, rare)
     place = np.where(is_rare, (~is_rare).sum(), np.cumsum(~is_rare) - 1)
     n_places = int(place.max()) + 1
     joins = encoder.handle_unknown in ("infrequent_if_exist", "warn") and is_rare.any()
-    elsewhere = n_places - 1 if joins else -1  # -1: no column at all
+    elsewhere = n_places - 1 if joins else -1  # -1 means no column
     if levels.dtype.kind in "OU":
         found = graph.op(
             "LabelEncoder",
@@ -201,7 +201,7 @@ def _one_column(
     hot = graph.cast(graph.op("Equal", found, np.arange(n_places)[None, :]), np.float64)
     if encoder.handle_unknown != "error":
         return hot
-    # A graph cannot refuse a row; it says that it does not know.
+    # A graph cannot raise, so unknown categories give NaN.
     return graph.op("Where", graph.op("Less", found, np.array(0)), np.array(np.nan), hot)
 
 
@@ -216,7 +216,7 @@ PARSERS: dict[type, Emit] = {
 
 
 def converters_for(missing: str) -> dict[type, Emit]:
-    """Converters of preprocessing steps, where a hole among levels is written as ``hole``."""
+    """Converters of preprocessing steps; ``missing`` is the text of a missing category."""
     return {
         ClippingScaler: converter(_clipping),
         PiecewiseLinearEncoder: converter(_ramps),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mixupe_sklearn._utils.parameter_rules import warn_user
+from mixupe_sklearn._utils.warnings import warn_user
 from mixupe_sklearn.datasets._dataset import Fold, Table
 from mixupe_sklearn.datasets._openml.cache import Shelf, read_frame
 from mixupe_sklearn.datasets._openml.metadata import (

@@ -18,14 +18,14 @@ SMALL = {"max_epochs": 3, "min_steps": 0, "module_params": {"d_hidden": (6,)}, "
 
 
 def keep(name, model, rows, expected, plain):
-    """Save a model, some rows, and what it makes of them."""
+    """Save a model, some samples, and its predictions."""
     save(model, HERE / f"{name}.safetensors")
     kept = {"written_by": version("mixupe-sklearn"), "rows": plain, "output": expected.tolist()}
     (HERE / f"{name}.json").write_text(json.dumps(kept))
 
 
 def main():
-    """Make all of them."""
+    """Write all files."""
     X, y = load_iris(return_X_y=True)
     rows = X[::15]
     classifier = MixupEClassifier(n_members=2, **SMALL).fit(X, np.array(["a", "b", "ü"])[y])
