@@ -23,8 +23,7 @@ from mixupe_sklearn._estimators.fit_monitor import (
 )
 from mixupe_sklearn._estimators.validation import InputValidationMixin, check_finite
 from mixupe_sklearn._net.build import make_net, readable, set_head, train_net, update_net
-from mixupe_sklearn._net.inference import float_type, n_module_outputs, predicted
-from mixupe_sklearn._net.net import check_schedule
+from mixupe_sklearn._net.net import check_schedule, float_type, n_module_outputs, predicted
 from mixupe_sklearn._runtime.device import gradients_on, resolve_device
 from mixupe_sklearn._runtime.seeding import alone, new_seed, remember_streams, seeded, streams_of
 from mixupe_sklearn._training.config import (

@@ -34,8 +34,7 @@ from mixupe_sklearn._net.build import (
     remember,
     rows_a_pass,
 )
-from mixupe_sklearn._net.inference import float_type, forward_all
-from mixupe_sklearn._net.net import RECORDED
+from mixupe_sklearn._net.net import RECORDED, float_type, forward_all
 from mixupe_sklearn._runtime.device import drop_compiled, threads_for
 from mixupe_sklearn._training.config import n_epochs_per_evaluation, rate_factors
 from mixupe_sklearn._training.early_stopping import GroupEarlyStopping

@@ -29,7 +29,7 @@ from mixupe_sklearn._engine.trainer import (
 from mixupe_sklearn._estimators.base import BaseMixupE, restore
 from mixupe_sklearn._estimators.fit_monitor import EpochMonitor
 from mixupe_sklearn._net.build import check_weights, rows_a_pass
-from mixupe_sklearn._net.inference import float_type
+from mixupe_sklearn._net.net import float_type
 from mixupe_sklearn._runtime.device import gradients_on, resolve_device, threads_for
 from mixupe_sklearn._runtime.seeding import new_seed, seeded
 from mixupe_sklearn._training.config import MODULES, rate_factors

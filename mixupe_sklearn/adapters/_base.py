@@ -17,7 +17,7 @@ from mixupe_sklearn._estimators.fit_monitor import with_callbacks
 from mixupe_sklearn._estimators.targets import ClassTargets, check_missing_labels
 from mixupe_sklearn._method.criterion import METHOD_RULES
 from mixupe_sklearn._method.forward import as_logits, run_stages, set_to_predict, stages_of
-from mixupe_sklearn._net.inference import float_type
+from mixupe_sklearn._net.net import float_type
 from mixupe_sklearn._runtime.device import threads_for
 from mixupe_sklearn._training.config import BY_MEMBER, FIXED
 from mixupe_sklearn._utils.parameter_rules import check_rules

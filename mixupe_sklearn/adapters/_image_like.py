@@ -14,8 +14,7 @@ from mixupe_sklearn._distributed.process_group import own_device, same_seed, tra
 from mixupe_sklearn._images.read import channel_statistics
 from mixupe_sklearn._method.forward import as_logits
 from mixupe_sklearn._net.build import first_rows
-from mixupe_sklearn._net.inference import float_type
-from mixupe_sklearn._net.net import MixupENet
+from mixupe_sklearn._net.net import MixupENet, float_type
 from mixupe_sklearn._runtime.device import multiplications, resolve_device
 from mixupe_sklearn._utils.parameter_rules import Number, check_rules
 from mixupe_sklearn.adapters._base import AdapterClassifier

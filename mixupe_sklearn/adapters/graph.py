@@ -11,8 +11,7 @@ from mixupe_sklearn._graphs.batching import GraphRows, Graphs
 from mixupe_sklearn._graphs.node_features import STAND_INS, UNKNOWN, learn_inputs
 from mixupe_sklearn._graphs.read import read_graphs
 from mixupe_sklearn._method.forward import as_logits
-from mixupe_sklearn._net.inference import float_type
-from mixupe_sklearn._net.net import MixupENet
+from mixupe_sklearn._net.net import MixupENet, float_type
 from mixupe_sklearn._runtime.device import multiplications
 from mixupe_sklearn._utils.parameter_rules import Choice, Kind, Rule, check_rules
 from mixupe_sklearn.adapters._base import AdapterClassifier, Samples

@@ -18,7 +18,7 @@ from mixupe_sklearn._estimators.fit_many import why_not_many
 from mixupe_sklearn._method.glm import glm_loss
 from mixupe_sklearn._method.penalties import directional_penalty, logit_penalty
 from mixupe_sklearn._net import net as _net
-from mixupe_sklearn._net.inference import predicted
+from mixupe_sklearn._net.net import predicted
 
 SMALL = {"module_params": {"d_hidden": (7, 5)}, "batch_size": 40, "max_epochs": 2}
 # Numbers in which members may differ: no mixing, no penalty, and rates of their own among them.

@@ -31,7 +31,6 @@ from mixupe_sklearn._engine.trainer import Stepper
 from mixupe_sklearn._estimators import ensemble as _ensemble
 from mixupe_sklearn._estimators.ensemble import BatchedMembers, SequentialMembers
 from mixupe_sklearn._estimators.fit_monitor import HAS_CALLBACKS
-from mixupe_sklearn._net import inference as _inference
 from mixupe_sklearn._net import net as _net
 from mixupe_sklearn._training import early_stopping as _stopping
 from mixupe_sklearn._training.early_stopping import GroupEarlyStopping, stacking_weights
@@ -804,13 +803,13 @@ def test_a_class_of_one_row_is_no_obstacle(iris):
 @pytest.mark.parametrize("params", [{}, APART], ids=["as one", "one by one"])
 def test_passes_at_predict_have_fewer_rows_the_more_members_there_are(iris, monkeypatch, params):
     X, y = iris
-    passes, forward_all = [], _inference.forward_all
+    passes, forward_all = [], _net.forward_all
 
     def noted(nets, rows):
         passes.append((len(nets), len(rows)))
         return forward_all(nets, rows)
 
-    monkeypatch.setattr(_inference, "forward_all", noted)
+    monkeypatch.setattr(_net, "forward_all", noted)
     many = np.tile(X, (100, 1))
     for n_members in (1, 2, 8):
         classifier = small(n_members=n_members, max_epochs=1, **params).fit(X, y)
