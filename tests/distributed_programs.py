@@ -8,6 +8,7 @@ import os
 import pickle
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -258,7 +259,8 @@ def stops(rank):
     """Let one process stop after its second epoch; the outcome in this one."""
     is_here, hook = rank == int(os.environ["RANK"]), EpochHook()
     net, data = make_net({}, True, max_epochs=4, callbacks=[("hook", hook)])
-    hook.reset(end=lambda: is_here and len(net.history) == 2)
+    end_epoch = lambda row: is_here and len(net.history) == 2  # noqa: E731
+    hook.reset(SimpleNamespace(begin_epoch=lambda: None, end_epoch=end_epoch))
     net.fit(*data)
     return {"n_epochs": len(net.history), "is_planned": dict(net.callbacks_)["hook"].has_stopped_}
 

@@ -123,8 +123,8 @@ class Data:
         self.head = net.criterion_.head
         self.X, self.y = X.detach() if isinstance(X, Tensor) else X, y
         self.weight = None if weight is None else weight.to(self.dtype)
-        self.n_features = layer.in_features
-        self.n_outputs = last.out_features
+        self.n_features = int(layer.in_features)  # a user may give a numpy integer
+        self.n_outputs = int(last.out_features)
         self.is_class_number = self.head == "softmax" and y.ndim == 1 and not y.is_floating_point()
         if self.is_class_number:  # checked once; other targets are checked batch by batch
             used = y if index is None else y[torch.from_numpy(index)]

@@ -20,6 +20,7 @@ from mixupe_sklearn._net.net import EpochHook, Stopper, has_batch_norm, is_callb
 from mixupe_sklearn._runtime.compile import compile_module
 from mixupe_sklearn._runtime.device import drop_compiled, threads_for
 from mixupe_sklearn._training.config import OPTIMIZERS, rate_factors
+from mixupe_sklearn._utils.parameter_rules import is_same
 from mixupe_sklearn._utils.warnings import warn_user
 
 # Names of the callbacks in every net of an estimator.
@@ -40,13 +41,11 @@ def module_arguments(
     known = {name: width for name, width in widths.items() if _accepts(module, name)}
     given = module_params or {}
     _check_names(module, given, "module_params")
-    if (
-        "n_features" in widths
-        and given.get("n_features", widths["n_features"]) != widths["n_features"]
-    ):
+    n_features = widths.get("n_features")
+    if n_features is not None and not is_same(given.get("n_features", n_features), n_features):
         raise ValueError(
             f"Got n_features={given['n_features']!r} in module_params, but expected "
-            f"{widths['n_features']}, as in X: leave it out, since it is filled in."
+            f"{n_features}, as in X: leave it out, since it is filled in."
         )
     return {**known, **given}
 

@@ -152,10 +152,10 @@ class EpochHook(Callback):
 
     def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
         """Report that it has ended, and stop where the monitor or the stopper asks for it."""
-        # The monitor sees the last epoch too.
-        if self.monitor is not None and any(
-            [self.monitor.end_epoch(net.history[-1]), self.stopper.wants_stop]
-        ):
+        if self.monitor is None:
+            return
+        wants_stop = self.monitor.end_epoch(net.history[-1])  # also in the last epoch
+        if wants_stop or (self.stopper is not None and self.stopper.wants_stop):
             self.has_stopped_ = True
             raise KeyboardInterrupt
 
