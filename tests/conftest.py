@@ -99,7 +99,7 @@ def processes():
 
 @pytest.fixture(scope="module")
 def running():
-    """A local server with the interface of OpenML."""
+    """An OpenML server on the loopback interface."""
     from openml_server import OpenMLServer
 
     with OpenMLServer() as server:
@@ -111,11 +111,11 @@ def server(running, monkeypatch):
     """The local server as the configured one, without faults, with short waits between retries."""
     import openml
 
-    from mixupe_sklearn.datasets import _openml_web
+    from mixupe_sklearn.datasets._openml import transport
 
-    running.mend()
+    running.reset()
     monkeypatch.setattr(openml.config, "server", running.url)
-    monkeypatch.setattr(_openml_web, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(transport, "BACKOFF_SECONDS", 0.01)
     return running
 
 
@@ -130,7 +130,7 @@ def full(server, cache):
     from mixupe_sklearn.datasets.openml import load_task
 
     load_task(59, cache_dir=cache)
-    server.mend()
+    server.reset()
     return next(cache.rglob("tasks")).parent
 
 

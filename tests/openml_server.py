@@ -1,4 +1,4 @@
-"""A small OpenML server on this machine: real HTTP, made-up data, and faults on request.
+"""A small OpenML server on the loopback interface: real HTTP, synthetic data, and faults.
 
     with OpenMLServer() as server:
         openml.config.server = server.url
@@ -8,15 +8,11 @@
 
 ``server.pages`` maps a path to what is served there, and may be changed at any time.
 
-To take part in more than GET and HEAD, give the server a function per method and path; the
-longest path that a request begins with wins::
+A test of publishing adds functions by method and path::
 
-    def take_run(request: Request) -> Answer: ...
+    server.routes["POST", "/api/v1/xml/run/"] = take_run
 
-    server.routes["POST", "/api/v1/xml/run"] = take_run
-
-A route wins over a page. ``Request`` has the method, path, query, headers and body (``form()``
-takes a multipart body apart); faults and counts apply to routes as well.
+``Request.form()`` parses the multipart body that the client sends.
 """
 
 import email.message
@@ -48,12 +44,8 @@ class Request:
     body: bytes
 
     def form(self) -> dict[str, bytes]:
-        """The parts of a body, multipart or urlencoded, by their names."""
-        kind = self.headers.get("Content-Type", "")
-        if not kind.startswith("multipart/"):
-            pairs = urllib.parse.parse_qsl(self.body.decode(), keep_blank_values=True)
-            return {name: value.encode() for name, value in pairs}
-        head = f"Content-Type: {kind}\r\n\r\n".encode()
+        """The parts of a multipart body, by their names."""
+        head = f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode()
         parser = email.parser.BytesParser(policy=email.policy.HTTP)
         parts = parser.parsebytes(head + self.body).iter_parts()
         return {
@@ -98,17 +90,17 @@ def trickle(seconds_per_byte: float) -> Fault:
 
 
 def trickle_header(seconds_per_byte: float) -> Fault:
-    """A header that never ends: each byte comes in time, the answer does not."""
+    """A header without end: each byte arrives in time, but the answer does not."""
     return lambda answer: replace(answer, wait_per_header_byte=seconds_per_byte)
 
 
 def cut(answer: Answer) -> Answer:
-    """Half of what Content-Length promises."""
+    """Half of the content, with the Content-Length of all of it."""
     return replace(answer, n_sent=len(answer.content) // 2)
 
 
 def instead(content: bytes, kind: str = "text/xml") -> Fault:
-    """Something else, whole: a shorter file, a changed one, rubbish."""
+    """Another complete file."""
     return lambda answer: Answer(content, kind=kind)
 
 
@@ -122,7 +114,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         self.answer()
 
-    do_HEAD = do_POST = do_DELETE = do_GET  # noqa: N815
+    do_HEAD = do_POST = do_GET  # noqa: N815
 
     def answer(self) -> None:
         path, _, query = self.path.partition("?")
@@ -169,7 +161,7 @@ class Handler(BaseHTTPRequestHandler):
     def handle(self) -> None:
         try:
             super().handle()
-        except OSError:  # a client that has hung up, as it should after a time-out
+        except OSError:  # the client has closed the connection after a time-out
             self.close_connection = True
 
     def log_message(self, format, *args) -> None:
@@ -177,7 +169,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class OpenMLServer:
-    """See the module's text. ``tables`` holds what a client should get, by data set."""
+    """See the module's docstring. ``tables`` holds the data frames by dataset."""
 
     def __init__(self) -> None:
         self.pages: dict[str, Answer] = {}
@@ -208,11 +200,11 @@ class OpenMLServer:
         self._thread.join()
 
     def fault(self, path: str, change: Fault, times: int | None = None) -> None:
-        """Answer a path wrongly: the next so many GETs and HEADs, or always."""
+        """Change the answer to a path: always, or the next ``times`` times."""
         self._faults[path] = [change, times]
 
-    def mend(self) -> None:
-        """No more faults, and counts from zero."""
+    def reset(self) -> None:
+        """Remove all faults and reset the counts."""
         self._faults.clear()
         self.counts.clear()
         self.requests.clear()
@@ -229,13 +221,9 @@ class OpenMLServer:
         return change(answer) if change else answer
 
     def _route(self, request: Request) -> Answer:
-        fitting = [
-            (path, route)
-            for (method, path), route in self.routes.items()
-            if method == request.method and request.path.startswith(path)
-        ]
-        if fitting:
-            return max(fitting, key=lambda pair: len(pair[0]))[1](request)
+        route = self.routes.get((request.method, request.path))
+        if route:
+            return route(request)
         page = self.pages.get(request.path)
         if page and request.method in ("GET", "HEAD"):
             return Answer(page.content, page.status, page.kind)
@@ -243,7 +231,7 @@ class OpenMLServer:
 
 
 def make_table(n_rows: int, seed: int) -> pd.DataFrame:
-    """Numbers with holes, categories with holes, a row id, a column to ignore, and classes."""
+    """Numbers and categories with missing values, a row id, an ignored column, and classes."""
     rng = np.random.default_rng(seed)
     size = np.round(rng.normal(size=n_rows), 3)
     size[::7] = np.nan
@@ -362,7 +350,7 @@ def splits_path(number: int) -> str:
 
 
 def fill(server: OpenMLServer) -> None:
-    """Data sets 61 (parquet and ARFF), 62 (ARFF only), 63 (sparse ARFF only); tasks on them."""
+    """Datasets 61 (parquet and ARFF), 62 (ARFF only), 63 (sparse ARFF only); tasks on them."""
     for number, form in ((61, "ARFF"), (62, "ARFF"), (63, "Sparse_ARFF")):
         table = server.tables[number] = make_table(60, seed=number)
         arff = to_arff(table)

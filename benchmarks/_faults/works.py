@@ -198,10 +198,10 @@ class Downloads:
         """Load all, from the cache or from the server that the environment names."""
         import openml
 
-        from mixupe_sklearn.datasets import _openml_web
+        from mixupe_sklearn.datasets._openml import transport
 
         openml.config.server = os.environ["MIXUPE_FAULTS_SERVER"]
-        _openml_web.FIRST_WAIT = 0.01
+        transport.BACKOFF_SECONDS = 0.01
         for kind, number in self.items:
             load_one = tasks.load_task if kind == "task" else tasks.load_dataset
             load_one(number, cache_dir=folder / "cache")

@@ -1,4 +1,4 @@
-"""Sound files: which lie in a folder, what they hold, and whether that is a sound."""
+"""Audio files: how to find, read and check them."""
 
 import io
 import math
@@ -11,27 +11,27 @@ from scipy.io import wavfile
 
 from mixupe_sklearn._utils.warnings import own_filters
 
-# What a folder is searched for; a list may name files of any kind that soundfile reads.
+# A folder is searched for these. A list may name files of any format that soundfile reads.
 SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff")
-# Speech Commands keeps minutes of noise beside its words.
+# Speech Commands has minutes of noise in a folder beside its words.
 NOT_WORDS = ("_background_noise_",)
-# Zero and full scale of the integers that sound cards and wav files use.
+# Zero and full scale of the integer types of wav files.
 SCALES = {"uint8": (128, 128), "int16": (0, 2**15), "int32": (0, 2**31)}
-# Resampled and decompressed sounds overshoot full scale a little; integers kept as floats far more.
-MOST = 1.1
-# Values a second: beyond this a header is damaged, and resampling would take all memory.
-MOST_RATE = 1_000_000
+# Resampled and decompressed audio overshoots full scale a little. Integers as floats exceed this.
+MAX_VALUE = 1.1
+# In Hz. A larger rate means a damaged header, and resampling would exhaust the memory.
+MAX_RATE = 1_000_000
 
 
 class Recording(NamedTuple):
-    """Values as they came, with one or more channels, and how many there are a second."""
+    """Unscaled values of one or more channels, and their sampling rate in Hz."""
 
     rate: int
     values: np.ndarray
 
 
 def find_words(folder: Path, *, suffixes: Iterable[str] = SUFFIXES) -> dict[str, list[Path]]:
-    """The sound files of each word folder, sorted; hidden ones and recorded noise are left out.
+    """The audio files of each word folder, sorted, without hidden files and background noise.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def find_words(folder: Path, *, suffixes: Iterable[str] = SUFFIXES) -> dict[str,
 
 
 def find_files(folder: Path, *, suffixes: Iterable[str] = SUFFIXES) -> list[Path]:
-    """The sound files that lie in a folder itself, sorted."""
+    """The audio files directly in a folder, sorted."""
     return [p for p in _visible(folder) if p.suffix.lower() in suffixes and not p.is_dir()]
 
 
@@ -61,7 +61,7 @@ def _visible(folder: Path) -> list[Path]:
 
 
 def check_values(values: np.ndarray, what: str) -> None:
-    """Raise one sentence for values that are no sound.
+    """Raise an error for values that are not audio.
 
     Examples
     --------
@@ -73,32 +73,33 @@ def check_values(values: np.ndarray, what: str) -> None:
     if values.dtype.kind != "f" and values.dtype.name not in SCALES:
         raise ValueError(
             f"Got {what} of type {values.dtype}, but expected floats in [-1, 1], or integers of "
-            f"type {', '.join(SCALES)}; convert it, with values.astype('int16') for one."
+            f"type {', '.join(SCALES)}; convert it, for example with values.astype('int16')."
         )
     if values.size == 0:
-        raise ValueError(f"Got {what} without any values, but expected a sound; leave it out.")
+        raise ValueError(f"Got {what} without any values, but expected a waveform; leave it out.")
     if values.dtype.kind != "f":
         return
-    low, high = values.min(), values.max()  # NaN where there is one
+    low, high = values.min(), values.max()  # NaN if any value is NaN
     if not (math.isfinite(low) and math.isfinite(high)):
-        n_odd = np.count_nonzero(~np.isfinite(values))
+        n_invalid = np.count_nonzero(~np.isfinite(values))
         raise ValueError(
-            f"Got {what} with {n_odd} values that are NaN or infinite, but expected finite ones."
+            f"Got {what} with {n_invalid} values that are NaN or infinite, but expected finite "
+            f"values."
         )
-    if max(-low, high) > MOST:
+    if max(-low, high) > MAX_VALUE:
         raise ValueError(
             f"Got {what} with floats from {low:.6g} to {high:.6g}, but expected them in [-1, 1]; "
-            f"16-bit values are to be of type int16, or divided by 32768."
+            f"convert 16-bit values to int16, or divide them by 32768."
         )
 
 
 def read_file(path: Path, what: str) -> Recording:
-    """The values of a sound file, checked; ``what`` is its name in an error."""
+    """Read and check an audio file. ``what`` is its name in an error."""
     rate, values = _read_wav(path, what) if path.suffix.lower() == ".wav" else _decode(path, what)
-    if not 1 <= rate <= MOST_RATE:
+    if not 1 <= rate <= MAX_RATE:
         raise ValueError(
-            f"Got {what} with {rate} values a second, but expected 1 to {MOST_RATE}; its header "
-            f"may be damaged."
+            f"Got {what} with a sampling rate of {rate} Hz, but expected 1 to {MAX_RATE}; its "
+            f"header may be damaged."
         )
     check_values(values, what)
     return Recording(rate, values)
@@ -106,21 +107,21 @@ def read_file(path: Path, what: str) -> Recording:
 
 def _read_wav(path: Path, what: str) -> tuple[int, np.ndarray]:
     content = path.read_bytes()
-    # Programs that write to a pipe do not know the length, and say the largest number.
+    # Programs that write to a pipe do not know the length, and write the largest number.
     is_open_ended = content[4:8] == b"\xff" * 4
     with own_filters(record=True, action="always") as caught:
         try:
             rate, values = wavfile.read(io.BytesIO(content))
-        except Exception as error:  # scipy fails on bad headers in many ways
+        except Exception as error:  # scipy raises many types of errors on bad headers
             reason = f" ({error})" if isinstance(error, ValueError) else ""
             raise ValueError(
-                f"Got {what}, but expected a whole wav file of PCM or float values{reason}."
+                f"Got {what}, but expected an intact wav file of PCM or float values{reason}."
             ) from error
     is_cut = any("EOF prematurely" in str(warning.message) for warning in caught)
     if is_cut and not is_open_ended:
         raise ValueError(
-            f"Got {what}, which ends before the length that its header gives, but expected a whole "
-            f"wav file; fetch it again or leave it out."
+            f"Got {what}, which is shorter than its header declares, but expected an intact wav "
+            f"file; download it again or leave it out."
         )
     return rate, values
 
@@ -128,13 +129,13 @@ def _read_wav(path: Path, what: str) -> tuple[int, np.ndarray]:
 def _decode(path: Path, what: str) -> tuple[int, np.ndarray]:
     try:
         import soundfile
-    except (ImportError, OSError) as error:  # OSError: the library that it wraps is missing
+    except (ImportError, OSError) as error:  # OSError: libsndfile is missing
         raise ImportError(
-            f"Got {what}, which is no wav file, but expected soundfile to read it with: "
+            f"Got {what}, which is not a wav file, but expected soundfile for other formats: "
             f"pip install mixupe-sklearn[speech]."
         ) from error
     try:
         values, rate = soundfile.read(path, dtype="float32")
     except soundfile.LibsndfileError as error:
-        raise ValueError(f"Got {what}, but expected a whole sound file ({error}).") from error
+        raise ValueError(f"Got {what}, but expected an intact audio file ({error}).") from error
     return rate, values

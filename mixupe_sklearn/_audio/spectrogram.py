@@ -1,4 +1,4 @@
-"""The paper's picture of a sound: a normalised log spectrogram, 160 frequencies by 101 frames."""
+"""The paper's input for speech: normalised log spectrograms of 160 frequencies by 101 frames."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ from mixupe_sklearn._audio.waveforms import RATE, Waveforms, read_waveforms
 from mixupe_sklearn._utils.atomic_files import replacing
 from mixupe_sklearn._utils.parameter_rules import Kind, Number, Rule, check_rules
 
-COUNT = Number("a whole number >= 1", 1, integer=True)
+COUNT = Number("an integer >= 1", 1, integer=True)
 SECONDS = Number("a number of seconds > 0", open_low=True)
 RULES: dict[str, Rule] = {
     "sampling_rate": RATE,
@@ -26,23 +26,23 @@ RULES: dict[str, Rule] = {
     "batch_size": COUNT,
     "cache": Kind("a folder or None", (str, os.PathLike), or_none=True),
 }
-# To be raised when the numbers change: files of an earlier kind are then not found any more.
+# Increase it when the values change, so that older cache files are no longer found.
 FORMAT = 1
-# A deviation that is so small a share of the mean is rounding; that of noise is about a half.
-FLAT = 1e-5
+# A smaller standard deviation relative to the mean is rounding. That of noise is about 0.5.
+CONSTANT = 1e-5
 
 
 def log_spectrogram(
-    waves: Sequence[np.ndarray], *, n_window: int = 320, n_stride: int = 160, n_frequencies=160
+    waveforms: Sequence[np.ndarray], *, n_window: int = 320, n_stride: int = 160, n_frequencies=160
 ) -> list[np.ndarray]:
-    r"""log(1 + magnitude) of the short-time Fourier transform of each wave.
+    r"""log(1 + magnitude) of the short-time Fourier transform of each waveform.
 
-    Frame ``t`` is what a Hamming window of ``n_window`` values, centred at value
-    ``t * n_stride``, shows; beyond its ends a wave is silent. The lowest frequencies of the
-    transform are kept. Where the window is too short to have as many, it is filled up with zeros.
+    Frame ``t`` is a Hamming window of ``n_window`` values, centred at value ``t * n_stride``.
+    Waveforms are padded with zeros at both ends. The lowest frequencies of the transform are kept.
+    A window that is too short for that many frequencies is padded with zeros.
 
-    Waves of unequal length are computed together, the shorter ones followed by silence, which is
-    what each meets at its end anyway: a wave's frames do not depend on its company.
+    Waveforms of unequal length share one batch: the shorter ones are padded with zeros. The frames
+    of a waveform do not depend on the other waveforms in its batch.
 
     **Shape:** ``(n_values,)`` each -> ``(n_frequencies, 1 + n_values // n_stride)`` each.
 
@@ -55,36 +55,40 @@ def log_spectrogram(
     ((160, 101), 20)
     """
     n_fft = max(n_window, 2 * n_frequencies)
-    longest = max(len(wave) for wave in waves)
-    padded = torch.zeros(len(waves), longest, dtype=torch.float32, device="cpu")
-    for row, wave in zip(padded, waves, strict=True):
-        row[: len(wave)] = torch.from_numpy(np.ascontiguousarray(wave, dtype=np.float32))
+    longest = max(len(waveform) for waveform in waveforms)
+    padded = torch.zeros(len(waveforms), longest, dtype=torch.float32, device="cpu")
+    for row, waveform in zip(padded, waveforms, strict=True):
+        values = np.ascontiguousarray(waveform, dtype=np.float32)
+        row[: len(waveform)] = torch.from_numpy(values)
     hamming = torch.hamming_window(n_window, dtype=padded.dtype, device=padded.device)
     transform = torch.stft(
         padded, n_fft, n_stride, n_window, hamming, pad_mode="constant", return_complex=True
     )
     logs = transform[:, :n_frequencies].abs().log1p_().numpy()
-    return [log[:, : 1 + len(wave) // n_stride] for log, wave in zip(logs, waves, strict=True)]
+    return [
+        log[:, : 1 + len(waveform) // n_stride]
+        for log, waveform in zip(logs, waveforms, strict=True)
+    ]
 
 
 def normalise(spectrogram: np.ndarray) -> np.ndarray:
-    """Shift and scale a spectrogram to mean 0 and deviation 1; a flat one becomes zeros.
+    """Scale a spectrogram to mean 0 and standard deviation 1. A constant one becomes zeros.
 
     Examples
     --------
     >>> normalise(np.array([[1.0, 3.0]])), normalise(np.zeros((1, 2)))
     (array([[-1.,  1.]]), array([[0., 0.]]))
     """
-    # A copy in one piece: sums over a part of a larger array come in another order.
+    # A contiguous copy: a view of a larger array would be summed in another order.
     values = np.ascontiguousarray(spectrogram)
     mean, deviation = values.mean(), values.std()
-    # The rounding errors of a flat one, silence or a single click, are not to be blown up.
-    is_flat = deviation <= FLAT * abs(mean)
-    return np.zeros_like(values) if is_flat else (values - mean) / deviation
+    # Do not amplify the rounding errors of silence or of a single click.
+    is_constant = deviation <= CONSTANT * abs(mean)
+    return np.zeros_like(values) if is_constant else (values - mean) / deviation
 
 
 def fit_frames(spectrogram: np.ndarray, n_frames: int = 101) -> np.ndarray:
-    """Cut a spectrogram, or fill it up with zeros, to this many frames.
+    """Crop a spectrogram, or pad it with zeros, to this many frames.
 
     Examples
     --------
@@ -95,50 +99,50 @@ def fit_frames(spectrogram: np.ndarray, n_frames: int = 101) -> np.ndarray:
     return np.pad(spectrogram[:, :n_frames], ((0, 0), (0, n_missing)))
 
 
-# Without the wrapper for frames: none is offered, and warnings would point into it.
+# No set_output wrapper: the result fits no data frame, and warnings would point to the wrapper.
 class Spectrogram(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
-    """Turn sounds into normalised log spectrograms of one size, as the paper's networks want them.
+    """Transform waveforms into normalised log spectrograms of one size, as in the paper.
 
-    A sound becomes the magnitudes of its short-time Fourier transform (a Hamming window of 20 ms
-    every 10 ms), as log(1 + magnitude), normalised by its own mean and deviation, and then filled
-    up with zeros or cut to 101 frames: one second. Nothing is learned, so ``fit`` only checks
-    parameters, and ``transform`` needs no ``fit``.
+    The spectrogram is log(1 + magnitude) of the short-time Fourier transform (a Hamming window of
+    20 ms every 10 ms). It is normalised by its own mean and standard deviation, and then padded
+    with zeros or cropped to 101 frames, which is one second. The transformer is stateless: ``fit``
+    only checks the parameters, and ``transform`` works without it.
 
     Parameters
     ----------
     sampling_rate : int, default=16000
-        Values a second; sounds at another rate are resampled.
+        Sampling rate in Hz. Audio with another rate is resampled.
     window : float, default=0.02
-        Seconds that a frame shows.
+        Length of a frame in seconds.
     stride : float, default=0.01
-        Seconds from one frame to the next.
+        Seconds between the starts of two frames.
     n_frequencies : int, default=160
-        How many frequencies are kept, from the lowest. The default leaves out the highest of the
-        161 that a window of 320 values has.
+        Number of frequencies that are kept, from the lowest. The default drops the highest of the
+        161 frequencies of a window of 320 values.
     n_frames : int, default=101
-        How many frames each spectrogram has in the end.
+        Number of frames of each spectrogram.
     batch_size : int, default=256
-        How many sounds, of as many seconds as the result shows, are transformed at once.
+        Number of waveforms of full length that are transformed at once.
     cache : path or None, default=None
-        A folder that keeps results, in a file for each set of sounds and parameters, to be
-        read memory-mapped the next time. Files are known by path, size and time of change, arrays
-        by their values. Nothing is ever deleted from it.
+        A folder for results, one file for each input and set of parameters. Later calls read
+        them memory-mapped. Audio files are identified by path, size and modification time, and
+        arrays by their values. Nothing is ever deleted from the folder.
 
     Notes
     -----
-    The result has three dimensions, which no frame has: ``set_output`` is not offered.
+    ``set_output`` is not available, because the result has three dimensions.
 
-    Memory: a batch of sounds, and the result, which stays in a file if there is a ``cache``.
+    Memory holds one batch of waveforms and the result, which is memory-mapped with a ``cache``.
 
     Examples
     --------
     >>> import numpy as np
     >>> from mixupe_sklearn import Spectrogram
-    >>> sounds = [np.sin(np.arange(16000)), np.sin(np.arange(8000) / 10)]
-    >>> pictures = Spectrogram().fit_transform(sounds)
-    >>> pictures.shape, pictures.dtype
+    >>> X = [np.sin(np.arange(16000)), np.sin(np.arange(8000) / 10)]
+    >>> spectrograms = Spectrogram().fit_transform(X)
+    >>> spectrograms.shape, spectrograms.dtype
     ((2, 160, 101), dtype('float32'))
-    >>> bool(pictures[1, :, 51:].any())  # after half a second
+    >>> bool(spectrograms[1, :, 51:].any())  # after half a second
     False
     """
 
@@ -169,60 +173,61 @@ class Spectrogram(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
         return tags
 
     def fit(self, X, y=None):
-        """Check the parameters; nothing is learned.
+        """Check the parameters. Nothing is learned.
 
         Parameters
         ----------
-        X : sounds
-            Not looked at.
-        y : None
-            Not looked at.
+        X : ignored
+            Present for the API of scikit-learn.
+        y : ignored
+            Present for the API of scikit-learn.
 
         Returns
         -------
         self : Spectrogram
-            This very object.
+            The transformer itself.
         """
         check_rules(vars(self), RULES)
         if min(self._n_values(self.window), self._n_values(self.stride)) < 1:
             raise ValueError(
                 f"Got window={self.window} and stride={self.stride}, but expected at least one "
-                f"value of sampling_rate={self.sampling_rate} in each; they are in seconds."
+                f"value at sampling_rate={self.sampling_rate} in each; both are in seconds."
             )
         return self
 
     def transform(self, X):
-        """Compute the spectrograms of sounds, or read them from the cache.
+        """Compute the spectrograms, or read them from the cache.
 
         Parameters
         ----------
-        X : sounds
-            Waveforms of any length, one a row or in a list; pairs ``(rate, waveform)``; sound
+        X : waveforms
+            Waveforms of any length, one per row or in a list; pairs ``(rate, waveform)``; audio
             files; or a folder of them.
 
         Returns
         -------
-        spectrograms : ndarray of shape (n_sounds, n_frequencies, n_frames)
-            float32; memory-mapped if there is a ``cache``, and free to be written to all the same.
+        spectrograms : ndarray of shape (n_samples, n_frequencies, n_frames)
+            float32. It is memory-mapped with a ``cache``, and can be written to (copy on write).
         """
         self.fit(X)
-        waves = read_waveforms(X, sampling_rate=self.sampling_rate, labelled=False).waves
-        shape = (len(waves), self.n_frequencies, self.n_frames)
+        audio = read_waveforms(X, sampling_rate=self.sampling_rate, labelled=False)
+        waveforms = audio.waveforms
+        shape = (len(waveforms), self.n_frequencies, self.n_frames)
         if self.cache is None:
             result = np.empty(shape, dtype=np.float32)
-            self._fill(result, waves)
+            self._fill(result, waveforms)
             return result
-        path = _make_folder(self.cache) / f"spectrograms-{self._key(waves)}.npy"
-        kept = _read_kept(path, shape)
-        return self._keep(path, waves, shape) if kept is None else kept
+        path = _make_folder(self.cache) / f"spectrograms-{self._key(waveforms)}.npy"
+        cached = _read_cached(path, shape)
+        return self._save(path, waveforms, shape) if cached is None else cached
 
     def _n_values(self, seconds: float) -> int:
         return round(seconds * self.sampling_rate)
 
-    def _fill(self, result: np.ndarray, waves: Waveforms) -> None:
-        """Write the spectrograms, batch by batch, where they are to be."""
+    def _fill(self, result: np.ndarray, waveforms: Waveforms) -> None:
+        """Write the spectrograms into the result, batch by batch."""
         start, n_most = 0, self.batch_size * self.n_frames * self._n_values(self.stride)
-        for batch in batches_of(waves, n_most):
+        for batch in batches_of(waveforms, n_most):
             logs = log_spectrogram(
                 batch,
                 n_window=self._n_values(self.window),
@@ -233,51 +238,51 @@ class Spectrogram(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
                 result[row] = fit_frames(normalise(log), self.n_frames)
             start += len(batch)
 
-    def _key(self, waves: Waveforms) -> str:
+    def _key(self, waveforms: Waveforms) -> str:
         numbers = {name: getattr(self, name) for name in ("n_frequencies", "n_frames")}
         numbers |= {name: self._n_values(getattr(self, name)) for name in ("window", "stride")}
-        text = f"{FORMAT} {sorted(numbers.items())} {waves.fingerprint()}"
+        text = f"{FORMAT} {sorted(numbers.items())} {waveforms.fingerprint()}"
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
-    def _keep(self, path: Path, waves: Waveforms, shape: tuple[int, ...]) -> np.ndarray:
-        """Compute into a file of our own, and give it its name when it is whole."""
+    def _save(self, path: Path, waveforms: Waveforms, shape: tuple[int, ...]) -> np.ndarray:
+        """Compute into a temporary file, and rename it when it is complete."""
         with ExitStack() as stack:
             try:
                 file = stack.enter_context(replacing(path))
                 result = np.lib.format.open_memmap(file.name, "w+", np.dtype(np.float32), shape)
-                _take_room(file)
+                _allocate(file)
             except OSError as error:
-                raise _no_folder(error, self.cache, "can be written to") from error
-            self._fill(result, waves)
+                raise _cache_error(error, self.cache, "that can be written to") from error
+            self._fill(result, waveforms)
             result.flush()
             del result
         return np.load(path, mmap_mode="c")
 
 
-def batches_of(waves: Sequence[np.ndarray], n_most: int) -> Iterator[list[np.ndarray]]:
-    """Waves in turn, as many as make at most ``n_most`` values when all are as long as the longest.
+def batches_of(waveforms: Sequence[np.ndarray], n_most: int) -> Iterator[list[np.ndarray]]:
+    """Batches of waveforms, in order, of at most ``n_most`` values when padded to the longest.
 
     Examples
     --------
-    >>> waves = [np.zeros(n_values) for n_values in (2, 3, 1, 9, 1)]
-    >>> [[len(wave) for wave in batch] for batch in batches_of(waves, n_most=6)]
+    >>> waveforms = [np.zeros(n_values) for n_values in (2, 3, 1, 9, 1)]
+    >>> [[len(waveform) for waveform in batch] for batch in batches_of(waveforms, n_most=6)]
     [[2, 3], [1], [9], [1]]
     """
     batch: list[np.ndarray] = []
     longest = 0
-    for position in range(len(waves)):
-        wave = waves[position]
-        longest = max(longest, len(wave))
+    for position in range(len(waveforms)):
+        waveform = waveforms[position]
+        longest = max(longest, len(waveform))
         if batch and longest * (len(batch) + 1) > n_most:
             yield batch
-            batch, longest = [], len(wave)
-        batch.append(wave)
+            batch, longest = [], len(waveform)
+        batch.append(waveform)
     if batch:
         yield batch
 
 
-def _take_room(file: BinaryIO) -> None:
-    """Take all room on the disk now: where it runs out later, the system ends the process."""
+def _allocate(file: BinaryIO) -> None:
+    """Allocate the disk space now: a mapped write to a full disk would kill the process."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
 
@@ -286,21 +291,21 @@ def _make_folder(cache: Any) -> Path:
     try:
         Path(cache).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _no_folder(error, cache, "can be made") from error
+        raise _cache_error(error, cache, "that can be created") from error
     return Path(cache)
 
 
-def _no_folder(error: OSError, cache: Any, what: str) -> OSError:
+def _cache_error(error: OSError, cache: Any, what: str) -> OSError:
     return type(error)(
-        f"Got cache={os.fspath(cache)!r}, but expected a folder that {what}: {error.strerror}."
+        f"Got cache={os.fspath(cache)!r}, but expected a folder {what}: {error.strerror}."
     )
 
 
-def _read_kept(path: Path, shape: tuple[int, ...]) -> np.ndarray | None:
-    """What an earlier call kept, or None; a broken file is as good as none."""
+def _read_cached(path: Path, shape: tuple[int, ...]) -> np.ndarray | None:
+    """The result of an earlier call, or None if there is no intact file."""
     try:
-        # Copies on write: torch warns of arrays that cannot be written to.
-        kept = np.load(path, mmap_mode="c")
+        # Copy on write: torch warns about read-only arrays.
+        cached = np.load(path, mmap_mode="c")
     except (OSError, ValueError, EOFError):
         return None
-    return kept if kept.shape == shape and kept.dtype == np.float32 else None
+    return cached if cached.shape == shape and cached.dtype == np.float32 else None

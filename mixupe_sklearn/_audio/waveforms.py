@@ -1,7 +1,6 @@
-"""Sounds as a user has them, arrays, pairs, files or a folder, read as waves of one kind.
+"""Waveforms from arrays, pairs, files or a folder: one channel, float32, one sampling rate.
 
-A wave is one channel of float32 values in [-1, 1] at one sampling rate. Files are read when their
-wave is asked for, so that a folder may be larger than the memory.
+Files are read on access, so that a folder may be larger than the memory.
 """
 
 import hashlib
@@ -10,13 +9,13 @@ import os
 from collections.abc import Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.signal import resample_poly
 
 from mixupe_sklearn._audio.files import (
-    MOST_RATE,
+    MAX_RATE,
     SCALES,
     SUFFIXES,
     Recording,
@@ -29,79 +28,71 @@ from mixupe_sklearn._utils.parameter_rules import Number, check_rules
 from mixupe_sklearn._utils.warnings import warn_user
 
 RATE = Number(
-    f"a whole number of values a second up to {MOST_RATE}, such as 16000",
-    *(0, MOST_RATE + 1, True, True),
+    f"an integer rate in Hz up to {MAX_RATE}, such as 16000",
+    *(0, MAX_RATE + 1, True, True),
 )
 
 
 class Waveforms(Sequence[np.ndarray]):
-    """A lazy sequence of waves: float32 values in [-1, 1] at one sampling rate.
+    """A lazy sequence of waveforms: float32 values in [-1, 1] at one sampling rate.
 
-    Channels are averaged, 8-bit values are centred, and other rates are resampled. What a listener
-    would miss, a second channel or the high tones of a slower recording, is warned of once.
+    Channels are averaged, 8-bit values are centred, and other rates are resampled. The first
+    recording with several channels and the first one with a lower rate each raise a warning.
 
     Parameters
     ----------
     items : sequence of Path or Recording
-        Files, and recordings that are known to be good.
+        Files, and recordings that have been checked.
     sampling_rate : int
-        Values a second of each wave.
+        Sampling rate of each waveform in Hz.
 
     Examples
     --------
     >>> import numpy as np
-    >>> waves = Waves([Recording(8, np.array([0, 128, 255], dtype=np.uint8))], sampling_rate=8)
-    >>> len(waves), waves[0].round(2).tolist()
+    >>> recording = Recording(8, np.array([0, 128, 255], dtype=np.uint8))
+    >>> waveforms = Waveforms([recording], sampling_rate=8)
+    >>> len(waveforms), waveforms[0].round(2).tolist()
     (1, [-1.0, 0.0, 0.9900000095367432])
     """
 
     def __init__(self, items: Sequence[Path | Recording], sampling_rate: int):
         self.sampling_rate = sampling_rate
         self._items = items
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._items)
 
-    @overload
-    def __getitem__(self, index: int) -> np.ndarray: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> "Waveforms": ...
-
-    def __getitem__(self, index):
-        """One wave, or some of them as lazy as before."""
-        if isinstance(index, slice):
-            part = Waveforms(self._items[index], self.sampling_rate)
-            part._told = self._told
-            return part
+    def __getitem__(self, index: int) -> np.ndarray:  # type: ignore[override]
+        """Read one waveform."""
         item = self._items[index]
-        what = f"the file {str(item)!r}" if isinstance(item, Path) else f"the sound {index}"
+        what = f"the file {str(item)!r}" if isinstance(item, Path) else f"the recording {index}"
         rate, values = read_file(item, what) if isinstance(item, Path) else item
-        wave = _scaled(values)
-        if wave.ndim == 2:
-            if wave.shape[1] > 1:
-                self._tell("channels", f"{what} with {wave.shape[1]} channels", "averaged")
-            wave = wave.mean(axis=1)
+        waveform = _scaled(values)
+        if waveform.ndim == 2:
+            if waveform.shape[1] > 1:
+                self._warn("channels", f"{what} with {waveform.shape[1]} channels", "averaged")
+            waveform = waveform.mean(axis=1)
         if rate < self.sampling_rate:
-            what = f"{what} with {rate} values a second, fewer than sampling_rate="
-            self._tell("rate", f"{what}{self.sampling_rate}", "resampled without the high tones")
-        return _resampled(wave, rate, self.sampling_rate).clip(-1, 1).astype(np.float32, copy=False)
+            what = f"{what} with a rate of {rate} Hz, below sampling_rate={self.sampling_rate}"
+            self._warn("rate", what, "resampled without high frequencies")
+        resampled = _resampled(waveform, rate, self.sampling_rate)
+        return resampled.clip(-1, 1).astype(np.float32, copy=False)
 
-    def _tell(self, kind: str, what: str, how: str) -> None:
-        if kind not in self._told:
-            self._told.add(kind)
-            warn_user(f"Got {what}, so it is {how}, and so are others like it.")
+    def _warn(self, kind: str, what: str, how: str) -> None:
+        if kind not in self._warned:
+            self._warned.add(kind)
+            warn_user(f"Got {what}: it is {how}, and so are all others like it.")
 
     def fingerprint(self) -> str:
-        """A text that changes with the sounds, their order and their rate; no file is opened.
+        """A hash of the recordings, their order and their rate. No file is opened.
 
         Examples
         --------
         >>> import numpy as np
-        >>> sounds = [np.zeros(4), np.ones(3)]
-        >>> first, second = read_sounds(sounds), read_sounds(sounds[::-1])
-        >>> first.waves.fingerprint() == second.waves.fingerprint()
+        >>> X = [np.zeros(4), np.ones(3)]
+        >>> first, second = read_waveforms(X), read_waveforms(X[::-1])
+        >>> first.waveforms.fingerprint() == second.waveforms.fingerprint()
         False
         """
         digest = hashlib.sha256(f"{self.sampling_rate}".encode())
@@ -116,10 +107,10 @@ class Waveforms(Sequence[np.ndarray]):
         return digest.hexdigest()
 
 
-class Sounds(NamedTuple):
-    """Waves, and the names of the word folders that they were found in, where there are such."""
+class AudioData(NamedTuple):
+    """Waveforms, and the names of their word folders if there are any."""
 
-    waves: Waveforms
+    waveforms: Waveforms
     labels: np.ndarray | None
 
 
@@ -130,107 +121,103 @@ def read_waveforms(
     name: str = "X",
     labelled: bool = True,
     n_words: int = 2,
-) -> Sounds:
-    """Read sounds as waves of one sampling rate.
+) -> AudioData:
+    """Read waveforms of one sampling rate.
 
     Parameters
     ----------
     X : path, array or sequence
-        A folder of word folders with sound files (hidden folders and ``_background_noise_`` are
-        left out); a sequence of files; a sequence of waveforms, or an array with one a row; or a
+        A folder of word folders with audio files (hidden folders and ``_background_noise_`` are
+        ignored); a sequence of files; a sequence of waveforms, or an array with one per row; or a
         sequence of pairs ``(rate, waveform)`` as :func:`scipy.io.wavfile.read` returns them.
         Waveforms are floats in [-1, 1], or integers of type int16, int32 or uint8 (zero is 128).
-        One without a rate is taken to have ``sampling_rate``, and must have one channel. Files and
-        pairs may have several channels, which are averaged with one warning, and other rates, to be
-        resampled; one warning says so where the rate was lower. Wav files are read by scipy, others
-        by soundfile: ``pip install mixupe-sklearn[speech]``.
+        A waveform without a rate has one channel and the rate ``sampling_rate``. Files and pairs
+        may have several channels, which are averaged with one warning. They may have other rates
+        and are then resampled, with one warning if the rate was lower. scipy reads wav files, and
+        soundfile reads other formats: ``pip install mixupe-sklearn[speech]``.
     sampling_rate : int, default=16000
-        Values a second of the waves.
+        Sampling rate of the waveforms in Hz.
     name : str, default="X"
-        What to call the sounds in an error.
+        Name of the input in an error.
     labelled : bool, default=True
-        Whether a folder must have words, and no sound file beside them. If not, all sound files
-        are taken: first those that lie in it directly, then those of each word.
+        Whether a folder must have word folders, and no audio file beside them. If not, all audio
+        files are read: first those directly in the folder, then those of each word.
     n_words : int, default=2
-        How many word folders there must be at least, where labels are wanted.
+        Minimum number of word folders if ``labelled``.
 
     Returns
     -------
-    sounds : Sounds
-        ``waves``, whose files are read when asked for, and ``labels``, an array with the names of
-        the word folders, or None where a sound lies in none.
+    audio : AudioData
+        ``waveforms``, whose files are read on access, and ``labels``, an array with the names of
+        the word folders, or None if a file is in none of them.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from mixupe_sklearn._audio.waveforms import read_sounds
-    >>> sounds = read_sounds([(8000, np.zeros(4000)), (16000, np.zeros(16000))], sampling_rate=8000)
-    >>> [len(wave) for wave in sounds.waves]
+    >>> from mixupe_sklearn._audio.waveforms import read_waveforms
+    >>> pairs = [(8000, np.zeros(4000)), (16000, np.zeros(16000))]
+    >>> audio = read_waveforms(pairs, sampling_rate=8000)
+    >>> [len(waveform) for waveform in audio.waveforms]
     [4000, 8000]
     """
     check_rules({"sampling_rate": sampling_rate}, {"sampling_rate": RATE})
-    if isinstance(X, Sounds | Waveforms):
-        return _as_before(X if isinstance(X, Sounds) else Sounds(X, None), sampling_rate, name)
+    if isinstance(X, AudioData):
+        if X.waveforms.sampling_rate != sampling_rate:
+            raise ValueError(
+                f"Got {name} read at {X.waveforms.sampling_rate} Hz, but expected "
+                f"sampling_rate={sampling_rate}; read it at that rate."
+            )
+        return X
     if isinstance(X, str | os.PathLike):
         n_least = n_words if labelled else 0
         return _read_folder(X, int(sampling_rate), name, n_least)
     items = _as_items(X, name)
     found = [_as_item(item, int(sampling_rate), f"{name}[{i}]") for i, item in enumerate(items)]
-    return Sounds(Waveforms(found, int(sampling_rate)), None)
+    return AudioData(Waveforms(found, int(sampling_rate)), None)
 
 
-def _as_before(sounds: Sounds, sampling_rate: int, name: str) -> Sounds:
-    if sounds.waves.sampling_rate != sampling_rate:
-        raise ValueError(
-            f"Got {name} read at {sounds.waves.sampling_rate} values a second, but expected "
-            f"sampling_rate={sampling_rate}; read it at that rate."
-        )
-    return sounds
-
-
-def _read_folder(X: str | os.PathLike, sampling_rate: int, name: str, n_least: int) -> Sounds:
+def _read_folder(X: str | os.PathLike, sampling_rate: int, name: str, n_least: int) -> AudioData:
     folder, got = Path(X), f"Got {name}={os.fspath(X)!r}"
-    if not os.fspath(X):  # the current folder otherwise
+    if not os.fspath(X):  # Path("") is the current folder
         raise FileNotFoundError(f"{got}, but expected the path of a folder, or a list of files.")
     if folder.is_file():
         raise ValueError(f"{got}, a file, but expected a folder; put one file in a list.")
     if not folder.is_dir():
         raise FileNotFoundError(
-            f"{got}, but expected a folder that is there; the current folder is "
-            f"{str(Path.cwd())!r}."
+            f"{got}, but expected an existing folder; the current folder is {str(Path.cwd())!r}."
         )
     words, loose = find_words(folder), find_files(folder)
     if n_least:
         _check_words(words, loose, got, n_least)
     paths = [*loose, *(path for found in words.values() for path in found)]
     if not paths:
-        raise ValueError(f"{got} without a sound file, but expected some ({', '.join(SUFFIXES)}).")
+        raise ValueError(f"{got} without an audio file, but expected some ({', '.join(SUFFIXES)}).")
     labels = np.repeat(list(words), [len(found) for found in words.values()])
-    return Sounds(Waveforms(paths, sampling_rate), None if loose else labels)
+    return AudioData(Waveforms(paths, sampling_rate), None if loose else labels)
 
 
 def _check_words(words: dict[str, list[Path]], loose: list[Path], got: str, n_least: int) -> None:
-    expected = "but expected a folder for each word, with its sound files"
+    expected = "but expected a folder for each word, with its audio files"
     if loose or not words:
         has = f"with {loose[0].name!r} directly in it" if loose else "with no word folder in it"
         raise ValueError(
-            f"{got} {has}, {expected}; for sounds without words, give a list of their paths."
+            f"{got} {has}, {expected}; for audio without labels, give a list of paths."
         )
     empty = [word for word, paths in words.items() if not paths]
     if empty:
         raise ValueError(
-            f"{got} without a sound file in its folder {empty[0]!r}, {expected} "
-            f"({', '.join(SUFFIXES)}) in it; fill it or take it away."
+            f"{got} without an audio file in its folder {empty[0]!r}, {expected} "
+            f"({', '.join(SUFFIXES)}); add files or remove the folder."
         )
     if len(words) < n_least:
         raise ValueError(
-            f"{got} with one word only, {next(iter(words))!r}, but expected two word folders at "
-            f"least."
+            f"{got} with one word only, {next(iter(words))!r}, but expected at least two word "
+            f"folders."
         )
 
 
 def _as_items(X: Any, name: str) -> Sequence[Any]:
-    """The sequence's items: the rows of an array, or whatever a list holds."""
+    """The rows of an array, or the items of a list."""
     if not isinstance(X, list | tuple):
         if not hasattr(X, "__array__"):
             raise TypeError(
@@ -241,17 +228,17 @@ def _as_items(X: Any, name: str) -> Sequence[Any]:
         is_flat = X.ndim == 1 and X.dtype.kind in "biufc"
         if X.ndim not in (1, 2) or is_flat or (X.ndim == 2 and 0 < X.shape[1] < 3 and len(X)):
             raise ValueError(
-                f"Got {name} of shape {X.shape}, but expected one waveform of one channel a row; "
+                f"Got {name} of shape {X.shape}, but expected one waveform of one channel per row; "
                 f"average channels, and put a single waveform in a list."
             )
     if len(X) == 0:
-        raise ValueError(f"Got {name} with 0 sounds, but expected one at least.")
+        raise ValueError(f"Got {name} without waveforms, but expected at least one.")
     return X
 
 
 def _as_array(values: Any) -> np.ndarray:
     array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
-    # Rows of an array of objects may be numbers all the same.
+    # Rows of an object array may still be numbers.
     return np.array(array.tolist()) if array.dtype == object and array.ndim > 1 else array
 
 
@@ -260,7 +247,7 @@ def _as_item(item: Any, sampling_rate: int, what: str) -> Path | Recording:
         path = Path(item)
         if not path.is_file():
             raise FileNotFoundError(
-                f"Got {what}={str(path)!r}, but expected a sound file that is there; the current "
+                f"Got {what}={str(path)!r}, but expected an existing audio file; the current "
                 f"folder is {str(Path.cwd())!r}."
             )
         return path
@@ -293,7 +280,7 @@ def _as_waveform(item: Any, what: str) -> np.ndarray:
     if values.ndim == 0 or values.dtype.kind not in "biufc":
         raise ValueError(
             f"Got {what} of type {type(item).__name__}, but expected a waveform, a file or a pair "
-            f"(rate, waveform); put a single sound in a list."
+            f"(rate, waveform); put a single waveform in a list."
         )
     return values
 
@@ -305,6 +292,6 @@ def _scaled(values: np.ndarray) -> np.ndarray:
     return ((values.astype(np.float64) - zero) / full).astype(np.float32)
 
 
-def _resampled(wave: np.ndarray, rate: int, wanted: int) -> np.ndarray:
-    common = math.gcd(rate, wanted)
-    return resample_poly(wave, wanted // common, rate // common) if rate != wanted else wave
+def _resampled(waveform: np.ndarray, rate: int, target: int) -> np.ndarray:
+    common = math.gcd(rate, target)
+    return resample_poly(waveform, target // common, rate // common) if rate != target else waveform

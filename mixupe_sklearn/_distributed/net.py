@@ -143,10 +143,10 @@ class _DistributedMixin(_Mixin):
 
     def initialize(self) -> Any:
         """Initialise, after joining the other processes, which decides the GPU of each."""
-        self._joined()
+        self._join()
         return super().initialize()
 
-    def _joined(self) -> Any:
+    def _join(self) -> Any:
         if is_distributed() and isinstance(self.accelerator, Launched):
             return join(torch.device(self.device).type)
         return self.accelerator
@@ -164,7 +164,7 @@ class _DistributedMixin(_Mixin):
         if not self.initialized_:
             self.initialize()
         found, verbose = self.accelerator, self.verbose
-        self.accelerator = self._joined()
+        self.accelerator = self._join()
         try:
             if self.accelerator.num_processes == 1:
                 return super().partial_fit(X, y, classes, sample_weight, **fit_params)
@@ -250,7 +250,7 @@ class _DistributedMixin(_Mixin):
         """Number of steps of an epoch in the processes that will share it."""
         found = self._n_processes
         try:
-            self._n_processes = self._joined().num_processes
+            self._n_processes = self._join().num_processes
             return super().n_batches(dataset)
         finally:
             self._n_processes = found

@@ -1,1 +1,1 @@
-"""Graphs on their way into a network: read in the forms that people have, packed, and batched."""
+"""Graphs: read from several formats, packed into arrays, and batched."""

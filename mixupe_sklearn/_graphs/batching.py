@@ -1,4 +1,4 @@
-"""Many graphs in one piece of memory, and batches of them as PyTorch Geometric has them."""
+"""Many graphs packed into a few arrays, and batches of them for PyTorch Geometric."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from mixupe_sklearn._data.rows import Gathers
 
 
 def in_ranges(first: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """The numbers of ranges, one after the other, by where each begins and how long it is.
+    """Concatenate integer ranges, given by their starts and lengths.
 
     Examples
     --------
@@ -25,27 +25,26 @@ def in_ranges(first: np.ndarray, size: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Graphs:
-    """Graphs as they were read, one after the other in the same arrays.
+    """Graphs, concatenated in the same arrays.
 
     Parameters
     ----------
     first_node, n_nodes : array of shape (n_graphs,)
-        Where the nodes of a graph begin, and how many there are.
+        Position of the first node of each graph, and the number of its nodes.
     first_edge, n_edges : array of shape (n_graphs,)
-        The same of its edges.
+        The same for its edges.
     edges : array of shape (2, n_all_edges)
-        Source and target of each edge, counted from the first node of its graph, and in the order
-        of the targets.
+        Source and target of each edge, relative to the first node of its graph, sorted by target.
     is_symmetric : bool
-        Whether each edge of each graph has its reverse.
+        Whether each edge of each graph has a reverse edge.
     features : array of shape (n_all_nodes, n_features) or None
-        Numbers of the nodes.
+        Features of the nodes.
     codes : array of shape (n_all_nodes,) or None
-        Labels of the nodes, as places in ``vocabulary``.
+        Labels of the nodes, as positions in ``vocabulary``.
     vocabulary : list
-        The labels.
+        The distinct labels.
     name : str, default="X"
-        How a message calls these graphs.
+        Name of the graphs in messages.
     """
 
     first_node: np.ndarray
@@ -64,46 +63,46 @@ class Graphs:
 
     @property
     def shape(self) -> tuple[int]:
-        """How many graphs there are, as an array tells it."""
+        """The number of graphs, as the shape of an array."""
         return (len(self),)
 
     def part(self, index: np.ndarray) -> "Graphs":
-        """Some of the graphs, by numbers or flags, in the same memory."""
+        """Some of the graphs, by positions or a mask, in the same memory."""
         names = ("first_node", "n_nodes", "first_edge", "n_edges")
         return replace(self, **{name: getattr(self, name)[index] for name in names})
 
     def nodes(self) -> np.ndarray:
-        """Numbers of all nodes of these graphs."""
+        """Positions of all nodes of these graphs."""
         return in_ranges(self.first_node, self.n_nodes)
 
     def degrees(self) -> np.ndarray:
-        """How many edges lead to each node, by its number; zero for nodes of other graphs."""
+        """The in-degree of each node, by position. It is zero for nodes of other graphs."""
         where = in_ranges(self.first_edge, self.n_edges)
         target = self.edges[1, where] + np.repeat(self.first_node, self.n_edges)
         n_all = int((self.first_node + self.n_nodes).max(initial=0))
         return np.bincount(target, minlength=n_all)
 
     def used_codes(self) -> np.ndarray:
-        """Places in the vocabulary of the labels that these graphs have."""
+        """Positions in the vocabulary of the labels of these graphs."""
         assert self.codes is not None
         return np.unique(self.codes[self.nodes()])
 
 
 class GraphRows(Gathers):
-    """Graphs whose nodes are ready for a network: some of them are a batch.
+    """Graphs with encoded nodes, from which batches are gathered.
 
-    What does not change from epoch to epoch is made here, once: a batch is gathered from it.
+    Everything that is constant over the epochs is computed once, in the constructor.
 
     Parameters
     ----------
     graphs : Graphs
         The graphs.
     codes : array of shape (n_all_nodes,) or None
-        A number for each node, which becomes a one in that column; ``n_codes`` is no column.
+        The column of each node in the one-hot encoding. The code ``n_codes`` has no column.
     n_codes : int
-        How many columns these are.
+        Number of one-hot columns.
     dtype : torch.dtype, default=torch.float32
-        Type of the nodes' numbers.
+        Type of the node features.
     """
 
     def __init__(
@@ -127,10 +126,10 @@ class GraphRows(Gathers):
         return len(self.graphs)
 
     def __getitem__(self, index: Any) -> Any:
-        """These graphs, by numbers or a slice, as a ``torch_geometric.data.Batch``; or one of them.
+        """A ``torch_geometric.data.Batch`` by positions or a slice, or one ``Data`` by an integer.
 
-        The batch is made here and not by PyTorch Geometric, which would take it apart graph by
-        graph first: its ``to_data_list`` does not work.
+        The batch is not built by PyTorch Geometric, which would need a list of graphs first. Its
+        ``to_data_list`` does not work.
         """
         from torch_geometric.data import Batch, Data
 
@@ -166,7 +165,7 @@ class GraphRows(Gathers):
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def chunks(self, most: int) -> Iterator[Any]:
-        """All graphs as batches, in order, of at most so many nodes and edges, or of one graph."""
+        """All graphs in order, as batches of at most ``most`` nodes and edges, or of one graph."""
         sizes = (self.graphs.n_nodes + self.graphs.n_edges).tolist()
         start = total = 0
         for number, size in enumerate(sizes):

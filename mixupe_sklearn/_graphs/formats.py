@@ -1,4 +1,4 @@
-"""One graph from each of the forms that people have: PyTorch Geometric, networkx, pairs, edges."""
+"""Read one graph from PyTorch Geometric, networkx, an adjacency matrix or a list of edges."""
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from numbers import Integral, Number
@@ -9,36 +9,36 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-FORMS = (
+FORMATS = (
     "a torch_geometric Data, a networkx graph, a pair (adjacency, features), a list of edges, or a "
     "pair (edges, node labels)"
 )
 
-# The neighbours of a node in a dict of them.
+# Types of the neighbours in a dict of neighbours.
 NEIGHBOURS = (Mapping, list, tuple, set, frozenset, np.ndarray)
 
 
 class Graph(NamedTuple):
-    """A graph: its number of nodes, its edges (2, n_edges), and what the nodes come with."""
+    """A graph: its number of nodes, its edges (2, n_edges), and labels or features of the nodes."""
 
     n_nodes: int
     edges: np.ndarray
     labels: list[Any] | None = None
     features: np.ndarray | None = None
-    # What the graph itself is labelled with, where that comes along.
+    # The label of the graph, if it has one.
     y: Any = None
-    # Whether a graph without reverse edges says so itself.
+    # Whether the graph declares itself as directed.
     is_directed: bool = False
-    # Whether edges come with numbers that are not read.
+    # Whether edges have weights, which are ignored.
     is_weighted: bool = False
 
 
 def read_graph(graph: Any, name: str, *, node_label: str, node_features: str) -> Graph:
-    """Read one graph, or raise one sentence that names it."""
+    """Read one graph, or raise an error with its name."""
     if hasattr(graph, "edge_types"):
         raise TypeError(
             f"Got {name} of type {type(graph).__name__}, with several kinds of nodes or edges, but "
-            f"expected {FORMS}."
+            f"expected {FORMATS}."
         )
     if hasattr(graph, "edge_index"):
         return _from_geometric(graph, name)
@@ -49,8 +49,8 @@ def read_graph(graph: Any, name: str, *, node_label: str, node_features: str) ->
     if isinstance(graph, Mapping):
         return _from_edges(graph, None, name)
     if isinstance(graph, (str, bytes, Tensor)) or not isinstance(graph, Collection):
-        raise TypeError(f"Got {name} of type {type(graph).__name__}, but expected {FORMS}.")
-    if isinstance(graph, (tuple, list)) and _is_told(graph):
+        raise TypeError(f"Got {name} of type {type(graph).__name__}, but expected {FORMATS}.")
+    if isinstance(graph, (tuple, list)) and _is_pair(graph):
         first, about = graph[0], graph[1]
         if _is_matrix(first):
             return _from_adjacency(first, about, name)
@@ -58,16 +58,16 @@ def read_graph(graph: Any, name: str, *, node_label: str, node_features: str) ->
     return _from_edges(graph, None, name)
 
 
-def _is_told(parts: Sequence[Any]) -> bool:
-    """Whether these are edges and what is known of the nodes, and no two or three edges."""
+def _is_pair(parts: Sequence[Any]) -> bool:
+    """Whether this is a pair (edges, nodes) and not a list of two or three edges."""
     if len(parts) not in (2, 3) or not _is_many(parts[0]):
         return False
-    # Nodes of an edge may be tuples themselves, such as the places of a grid.
+    # Nodes may be tuples themselves, such as the positions of a grid.
     return not all(isinstance(part, tuple) and len(part) == 2 for part in parts)
 
 
 def _is_many(first: Any) -> bool:
-    """Whether this is all of a graph's edges rather than a single one of them."""
+    """Whether this is a collection of edges rather than one edge."""
     if _is_matrix(first) or isinstance(first, (Mapping, set, frozenset)):
         return True
     if isinstance(first, (str, bytes)) or not isinstance(first, (Sequence, np.ndarray)):
@@ -102,10 +102,10 @@ def _from_geometric(data: Any, name: str) -> Graph:
     )
     edges = _array(edge_index) if is_dense else np.empty(0)
     if edges.ndim != 2 or len(edges) != 2 or edges.dtype.kind not in "iu":
-        told = f"of shape {edges.shape} and type {edges.dtype}" if is_dense else "of another kind"
+        found = f"of shape {edges.shape} and type {edges.dtype}" if is_dense else "of another kind"
         raise ValueError(
-            f"Got {name} with an edge_index {told}, but expected an array (2, n_edges) of whole "
-            f"numbers."
+            f"Got {name} with an edge_index {found}, but expected an array (2, n_edges) of "
+            f"integers."
         )
     features = None if x is None else as_features(x, name)
     n_nodes = len(features) if features is not None else data.num_nodes
@@ -115,7 +115,7 @@ def _from_geometric(data: Any, name: str) -> Graph:
 
 
 def _own_label(data: Any) -> Any:
-    """What a graph of PyTorch Geometric is labelled with: a value, several, or None."""
+    """The label of a graph of PyTorch Geometric: a scalar, an array, or None."""
     y = getattr(data, "y", None)
     if not isinstance(y, Tensor):
         return y
@@ -129,7 +129,7 @@ def _from_networkx(graph: Any, name: str, node_label: str, node_features: str) -
     pairs = [(place[edge[0]], place[edge[1]]) for edge in graph.edges]
     edges = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     if not graph.is_directed():
-        reverse = edges[:, edges[0] != edges[1]][::-1]  # a loop is its own reverse
+        reverse = edges[:, edges[0] != edges[1]][::-1]  # a self-loop is its own reverse
         edges = np.concatenate([edges, reverse], axis=1)
     about = [graph.nodes[node] for node in graph.nodes]
     found = _attribute(about, node_label, name)
@@ -178,7 +178,7 @@ def _from_adjacency(adjacency: Any, about: Any, name: str) -> Graph:
 
 
 def _of_nodes(about: Any, n_nodes: int, name: str) -> tuple[list[Any] | None, np.ndarray | None]:
-    """Labels or features of nodes: names, and whole numbers one a node, are labels."""
+    """Labels or features of nodes. Names, and one integer per node, are labels."""
     if about is None:
         return None, None
     if isinstance(about, Mapping):
@@ -223,20 +223,20 @@ def _is_label(value: Any) -> bool:
 
 
 def _label(value: Any, name: str) -> Any:
-    """A label of a node as itself: not as an array of one, and of one kind with others."""
+    """A node label as a hashable scalar, not as an array of size one."""
     if isinstance(value, (np.ndarray, np.generic, Tensor)) and value.ndim == 0:
         value = value.item()
     is_hashable = isinstance(value, Hashable) and not isinstance(value, Tensor)
-    if not is_hashable or value != value:  # only NaN is unlike itself
+    if not is_hashable or value != value:  # NaN
         raise ValueError(
-            f"Got {name} with the node label {value!r}, but expected a name or a whole number; "
-            f"numbers of nodes are their features."
+            f"Got {name} with the node label {value!r}, but expected a name or an integer; "
+            f"pass real numbers as features."
         )
     return value
 
 
 def as_features(values: Any, name: str) -> np.ndarray:
-    """Numbers of nodes as an array (n_nodes, n_features); a single column may be flat."""
+    """Node features as an array (n_nodes, n_features). A single column may be 1-dimensional."""
     try:
         is_list = isinstance(values, (list, tuple))
         rows = np.asarray([_array(row) for row in values]) if is_list else _array(values)
@@ -245,7 +245,7 @@ def as_features(values: Any, name: str) -> np.ndarray:
         features = rows.astype(np.float32)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(
-            f"Got {name} with features that are no array of real numbers, but expected "
+            f"Got {name} with features that are not an array of real numbers, but expected "
             f"(n_nodes, n_features)."
         ) from None
     features = features[:, None] if features.ndim == 1 else features
@@ -254,17 +254,17 @@ def as_features(values: Any, name: str) -> np.ndarray:
             f"Got {name} with features of shape {features.shape}, but expected "
             f"(n_nodes, n_features)."
         )
-    is_bad = ~np.isfinite(features).all(axis=1)
-    if is_bad.any():
+    is_invalid = ~np.isfinite(features).all(axis=1)
+    if is_invalid.any():
         raise ValueError(
-            f"Got {name} with NaN or infinity among the features of node {int(is_bad.argmax())}, "
-            f"but expected finite numbers."
+            f"Got {name} with NaN or infinity in the features of node "
+            f"{int(is_invalid.argmax())}, but expected finite numbers."
         )
     return features
 
 
 def _from_edges(edges: Any, about: Any, name: str) -> Graph:
-    """Edges as grakel has them: pairs of names, or a dict by pairs, or a dict of dicts."""
+    """Edges in the formats of grakel: pairs of nodes, a dict by pairs, or a dict of dicts."""
     pairs, keys = _pairs(edges, name)
     if about is None:
         named: Collection[Any] = dict.fromkeys([*keys, *(node for pair in pairs for node in pair)])
@@ -278,8 +278,8 @@ def _from_edges(edges: Any, about: Any, name: str) -> Graph:
         numbers = [(place[source], place[target]) for source, target in pairs]
     except KeyError as error:
         raise ValueError(
-            f"Got {name} with an edge to node {error.args[0]!r}, but expected a node that is "
-            f"there: it has labels of {len(named)} nodes, and this is none of them."
+            f"Got {name} with an edge to node {error.args[0]!r}, but expected an existing "
+            f"node: it is not among the {len(named)} labelled nodes."
         ) from None
     values = list(about.values()) if isinstance(about, Mapping) else about
     labels, features = _of_nodes(values, len(place), name)
@@ -287,7 +287,7 @@ def _from_edges(edges: Any, about: Any, name: str) -> Graph:
 
 
 def _pairs(edges: Any, name: str) -> tuple[list[tuple[Any, Any]], list[Any]]:
-    """Pairs of nodes, and nodes that are told beside them: the keys of a dict of neighbours."""
+    """Pairs of nodes, and the keys of a dict of neighbours."""
     keys: list[Any] = []
     if isinstance(edges, Mapping):
         if edges and all(isinstance(value, NEIGHBOURS) for value in edges.values()):
@@ -301,7 +301,7 @@ def _pairs(edges: Any, name: str) -> tuple[list[tuple[Any, Any]], list[Any]]:
         pair = tuple(_array(edge).tolist() if isinstance(edge, Tensor) else edge) if is_pair else ()
         if len(pair) != 2 or not all(isinstance(node, Hashable) for node in pair):
             raise ValueError(
-                f"Got {name} with an edge {edge!r}, but expected pairs of nodes, or {FORMS}."
+                f"Got {name} with an edge {edge!r}, but expected pairs of nodes, or {FORMATS}."
             )
         pairs.append(pair)
     return pairs, keys

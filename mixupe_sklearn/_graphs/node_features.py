@@ -1,4 +1,4 @@
-"""What nodes bring into a network: features, labels as columns, degrees, or ones."""
+"""Inputs of a graph network: node features, one-hot labels, one-hot degrees, or ones."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,24 +8,24 @@ import torch
 
 from mixupe_sklearn._graphs.batching import GraphRows, Graphs
 
-# What becomes of labels that were not there in training.
+# How to treat labels that are not in the training graphs.
 UNKNOWN = ("error", "ignore")
-# What stands in for features where graphs have none.
-STAND_INS = ("degree", "ones")
+# Replacements for graphs without features and labels.
+REPLACEMENTS = ("degree", "ones")
 
 
 @dataclass(frozen=True)
 class NodeInputs:
-    """How nodes become numbers, as learned from training graphs.
+    """The encoding of nodes, learned from training graphs.
 
     Parameters
     ----------
     kind : {"label", "degree", "ones"} or None
-        What becomes columns of zeros and ones; None where nodes have features only.
+        What is one-hot encoded, or ``"ones"`` for a constant. None if nodes have features only.
     known : tuple
-        The labels, or the degrees, that have a column each.
+        The labels or degrees, with one column each.
     n_given : int
-        Number of features that nodes come with.
+        Number of features in the input.
     """
 
     kind: str | None
@@ -34,19 +34,19 @@ class NodeInputs:
 
     @property
     def n_features(self) -> int:
-        """How many numbers a node brings into the network."""
+        """The number of inputs of a node."""
         return self.n_given + (1 if self.kind == "ones" else len(self.known))
 
     def ready(
         self, graphs: Graphs, dtype: torch.dtype = torch.float32, unknown: str = "error"
     ) -> GraphRows:
-        """Graphs as batches are taken from them; one sentence where they are unlike the first."""
+        """Encode graphs for batching. Raises an error if they do not fit the training graphs."""
         self._check(graphs)
         if self.kind == "label":
             codes = self._label_codes(graphs, unknown == "error")
             return GraphRows(graphs, codes, len(self.known), dtype)
         if self.kind == "degree":
-            # A degree that was never seen counts as the nearest that was.
+            # An unknown degree is encoded as the nearest known degree.
             known = np.array(self.known)
             between = (known[1:] + known[:-1]) / 2
             return GraphRows(graphs, np.searchsorted(between, graphs.degrees()), len(known), dtype)
@@ -57,7 +57,7 @@ class NodeInputs:
         n_given = 0 if graphs.features is None else graphs.features.shape[1]
         if n_given != self.n_given:
             raise ValueError(
-                f"Got {name} with {n_given} features a node, but expected {self.n_given}, as in "
+                f"Got {name} with {n_given} features per node, but expected {self.n_given}, as in "
                 f"fit."
             )
         if (graphs.codes is not None) != (self.kind == "label"):
@@ -65,23 +65,23 @@ class NodeInputs:
             raise ValueError(f"Got {name} {got} node labels, but expected {expected}, as in fit.")
 
     def _label_codes(self, graphs: Graphs, must_know: bool) -> np.ndarray:
-        """The column of each node's label; one more than there are for a label that has none."""
+        """The column of each node's label. An unknown label gets the number of columns."""
         assert graphs.codes is not None
-        place = {label: number for number, label in enumerate(self.known)}
-        table = np.array([place.get(label, len(place)) for label in graphs.vocabulary])
-        unknown = [code for code in graphs.used_codes() if table[code] == len(place)]
+        position = {label: number for number, label in enumerate(self.known)}
+        table = np.array([position.get(label, len(position)) for label in graphs.vocabulary])
+        unknown = [code for code in graphs.used_codes() if table[code] == len(position)]
         if unknown and must_know:
             label = graphs.vocabulary[unknown[0]]
             shown = ", ".join(map(repr, self.known[:10])) + ", ..." * (len(self.known) > 10)
             raise ValueError(
                 f"Got {graphs.name} with the node label {label!r}, but expected one of those in "
-                f"fit: {shown}; unknown_labels='ignore' takes it for none of them."
+                f"fit: {shown}; unknown_labels='ignore' encodes it as zeros."
             )
         return table[graphs.codes]
 
 
 def learn_inputs(graphs: Graphs, without_features: str) -> NodeInputs:
-    """Learn what nodes bring along; where that is nothing, degrees or ones stand in."""
+    """Learn the encoding of nodes: labels and features, else degrees or ones."""
     n_given = 0 if graphs.features is None else graphs.features.shape[1]
     if graphs.codes is not None:
         labels = [graphs.vocabulary[code] for code in graphs.used_codes()]
@@ -94,7 +94,7 @@ def learn_inputs(graphs: Graphs, without_features: str) -> NodeInputs:
 
 
 def _in_order(labels: list[Any]) -> list[Any]:
-    """Labels in an order that does not depend on that of the graphs."""
+    """Sort labels, so that their order does not depend on the order of the graphs."""
     try:
         return sorted(labels)
     except TypeError:  # of several types

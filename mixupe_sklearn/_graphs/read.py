@@ -1,4 +1,4 @@
-"""From a sequence of graphs, in whatever form, to arrays: checked, and packed."""
+"""Read, check and pack a sequence of graphs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,14 +7,14 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from mixupe_sklearn._graphs.batching import Graphs
-from mixupe_sklearn._graphs.formats import FORMS, Graph, read_graph
+from mixupe_sklearn._graphs.formats import FORMATS, Graph, read_graph
 from mixupe_sklearn._utils.warnings import warn_user
 
 
 def read_graphs(
     X: Any, name: str = "X", *, node_label: str = "label", node_features: str = "x"
 ) -> tuple[Graphs, list[Any] | None]:
-    """Read graphs: packed, and what they are labelled with if all of them say it themselves.
+    """Read graphs. Returns the packed graphs, and their labels if all of them have one.
 
     Parameters
     ----------
@@ -22,9 +22,9 @@ def read_graphs(
         Each of them a ``torch_geometric.data.Data``, a networkx graph, a pair of adjacency and
         features, or edges.
     name : str, default="X"
-        How a message calls them.
+        Name of the graphs in messages.
     node_label, node_features : str
-        Names of the attributes that nodes of networkx graphs have these in.
+        Node attributes of networkx graphs with labels and features.
 
     Examples
     --------
@@ -47,17 +47,19 @@ def _sequence(X: Any, name: str) -> Sequence[Any]:
     if hasattr(X, "to_data_list"):  # a Batch of PyTorch Geometric
         X = X.to_data_list()
     is_graph = hasattr(X, "edge_index") or (hasattr(X, "nodes") and hasattr(X, "edges"))
-    is_graph = is_graph and not isinstance(X, Dataset)  # one of PyTorch Geometric passes names on
+    is_graph = is_graph and not isinstance(
+        X, Dataset
+    )  # a Dataset of PyTorch Geometric has these attributes
     has_length = hasattr(X, "__len__") and hasattr(X, "__getitem__")
     if is_graph or isinstance(X, (str, bytes, dict)) or not has_length:
         raise TypeError(
             f"Got {name} of type {type(X).__name__}, but expected a sequence of graphs, such as a "
-            f"list, each {FORMS}."
+            f"list, each {FORMATS}."
         )
     if getattr(X, "ndim", 1) != 1:
         raise ValueError(
             f"Got {name} as an array of shape {tuple(X.shape)}, but expected a sequence of graphs, "
-            f"each {FORMS}."
+            f"each {FORMATS}."
         )
     if len(X) == 0:
         raise ValueError(f"Got {name} with no graphs, but expected at least one.")
@@ -72,8 +74,8 @@ def _check(graph: Graph, name: str) -> None:
     low, high = int(graph.edges.min()), int(graph.edges.max())
     if low < 0 or high >= graph.n_nodes:
         raise ValueError(
-            f"Got {name} with an edge to node {low if low < 0 else high}, but expected a node that "
-            f"is there: 0 to {graph.n_nodes - 1}."
+            f"Got {name} with an edge to node {low if low < 0 else high}, but expected an "
+            f"existing node: 0 to {graph.n_nodes - 1}."
         )
 
 
@@ -91,7 +93,7 @@ def _check_alike(graph: Graph, first: Graph, name: str, first_name: str) -> None
         width, expected_width = graph.features.shape[1], first.features.shape[1]
         if width != expected_width:
             raise ValueError(
-                f"Got {name} with {width} features a node, but expected {expected_width}, as in "
+                f"Got {name} with {width} features per node, but expected {expected_width}, as in "
                 f"{first_name}."
             )
 
@@ -103,8 +105,8 @@ def _labels(read: Sequence[Graph], name: str) -> list[Any] | None:
     sizes = {np.size(label) for label in labels}
     if len(sizes) > 1:
         raise ValueError(
-            f"Got {name} with y of {min(sizes)} to {max(sizes)} values a graph, but expected one "
-            f"label a graph, or as many for each."
+            f"Got {name} with y of {min(sizes)} to {max(sizes)} values per graph, but expected "
+            f"the same number of labels for each."
         )
     return labels
 
@@ -118,13 +120,13 @@ def _packed(read: Sequence[Graph], name: str) -> Graphs:
         source, target = graph.edges
         order = np.lexsort((source, target))
         sorted_edges.append(graph.edges[:, order])
-        # In the order of the targets, and in that of the sources, turned round: the same edges?
-        turned = graph.edges[::-1, np.lexsort((target, source))]
-        if not np.array_equal(sorted_edges[-1], turned):
+        # Symmetric if the edges sorted by target equal the reversed edges sorted by source.
+        reversed_edges = graph.edges[::-1, np.lexsort((target, source))]
+        if not np.array_equal(sorted_edges[-1], reversed_edges):
             is_symmetric = False
             if one_way is None and not graph.is_directed:
                 one_way = number
-    _tell(read, one_way, name)
+    _warn(read, one_way, name)
     vocabulary, codes = _numbered(read)
     features = [graph.features for graph in read if graph.features is not None]
     return Graphs(
@@ -141,26 +143,28 @@ def _packed(read: Sequence[Graph], name: str) -> Graphs:
     )
 
 
-def _tell(read: Sequence[Graph], one_way: int | None, name: str) -> None:
-    """Say once what may not be what the user thinks."""
+def _warn(read: Sequence[Graph], one_way: int | None, name: str) -> None:
+    """Warn about directed edges and about weights, which may not be intended."""
     if one_way is not None:
         warn_user(
             f"Got {name}[{one_way}] with edges in one direction only (an asymmetric adjacency): "
-            f"edges are taken as directed, from source to target; give both directions for a graph "
-            f"without."
+            f"edges are directed, from source to target; give both directions for an undirected "
+            f"graph."
         )
     weighted = next((number for number, graph in enumerate(read) if graph.is_weighted), None)
     if weighted is not None:
         warn_user(
-            f"Got {name}[{weighted}] with numbers other than 0 and 1 in its adjacency: weights of "
-            f"edges are not read, each edge counts once."
+            f"Got {name}[{weighted}] with numbers other than 0 and 1 in its adjacency: edge "
+            f"weights are ignored, each edge counts once."
         )
 
 
 def _numbered(read: Sequence[Graph]) -> tuple[list[Any], np.ndarray | None]:
-    """All labels of nodes, each once, and the place of each node's label among them."""
+    """The distinct node labels, and the position of each node's label among them."""
     if read[0].labels is None:
         return [], None
-    place: dict[Any, int] = {}
-    codes = [place.setdefault(label, len(place)) for graph in read for label in graph.labels or ()]
-    return list(place), np.array(codes)
+    position: dict[Any, int] = {}
+    codes = [
+        position.setdefault(label, len(position)) for graph in read for label in graph.labels or ()
+    ]
+    return list(position), np.array(codes)

@@ -1,6 +1,6 @@
-"""Numbers as pictures: which axis holds the channels, what the values mean, and which size.
+"""Arrays as images: the channel axis, the value range, and the size.
 
-Pictures are tensors (n, c, h, w), of bytes (0 to 255) or of float32 (0 to 1).
+Images are tensors (n, c, h, w) of uint8 (0 to 255) or of float32 (0 to 1).
 """
 
 import math
@@ -16,48 +16,47 @@ from torch.nn import functional
 
 from mixupe_sklearn._utils.warnings import own_filters
 
-# Grey, colour, colour with transparency: an axis of this size is taken for the channels.
+# Grey, RGB and RGBA: an axis of this size is taken as the channel axis.
 CHANNELS = (1, 3, 4)
-# How far floats may overstep a range by rounding; they are put back into it.
-SLACK = 1e-5
-# Pictures that are resized at once.
+# Floats may exceed a range by this fraction (rounding) and are clipped.
+TOLERANCE = 1e-5
+# Number of images that are resized at once.
 CHUNK = 256
 LARGER = {"u2": "i4", "u4": "i8", "u8": "i8", "f16": "f8"}
-WAY_OUT = "give value_range=(low, high) if they have another range"
-# Some have normalised their pictures by habit.
-NORMALISED = ", leave normalising to fit, and spectrograms to MixupESpeechClassifier"
-# How one knows a range that a user gave; some give the one that they want in the end.
-AS_GIVEN = ", as value_range says"
-NOT_THE_RESULT = "give the range in which values come, not one to map them to: None for bytes"
+ADVICE = "give value_range=(low, high) if they have another range"
+# Users may have normalised their images, or may pass spectrograms.
+NORMALISED = ", leave normalising to fit, and use MixupESpeechClassifier for spectrograms"
+AS_GIVEN = ", as value_range declares"
+# Users may give the range that they want as the result.
+INPUT_RANGE = "value_range is the range of the input, not of the result: None for bytes"
 
 Range = tuple[float, float]
 Where = Callable[[int], str]
 
 
 def check_image_size(image_size: Any) -> None:
-    """Raise one sentence unless a size is None or (height, width).
+    """Raise an error unless a size is None or (height, width).
 
     Examples
     --------
     >>> check_image_size(32)
     Traceback (most recent call last):
         ...
-    ValueError: Got image_size=32, but expected None or two whole numbers >= 1: (height, width).
+    ValueError: Got image_size=32, but expected None or two integers >= 1: (height, width).
     """
     if image_size is None:
         return
     if isinstance(image_size, (tuple, list)) and len(image_size) == 2:
-        is_good = [isinstance(side, Integral) and int(side) >= 1 for side in image_size]
-        if all(is_good):
+        is_valid = [isinstance(side, Integral) and int(side) >= 1 for side in image_size]
+        if all(is_valid):
             return
     raise ValueError(
-        f"Got image_size={image_size!r}, but expected None or two whole numbers >= 1: "
-        f"(height, width)."
+        f"Got image_size={image_size!r}, but expected None or two integers >= 1: (height, width)."
     )
 
 
 def check_value_range(value_range: Any) -> None:
-    """Raise one sentence unless a range is None or (low, high).
+    """Raise an error unless a range is None or (low, high).
 
     Examples
     --------
@@ -69,8 +68,8 @@ def check_value_range(value_range: Any) -> None:
     if value_range is None:
         return
     if isinstance(value_range, (tuple, list)) and len(value_range) == 2:
-        is_good = [isinstance(end, Real) and math.isfinite(end) for end in value_range]
-        if all(is_good) and value_range[0] < value_range[1]:
+        is_valid = [isinstance(end, Real) and math.isfinite(end) for end in value_range]
+        if all(is_valid) and value_range[0] < value_range[1]:
             return
     raise ValueError(
         f"Got value_range={value_range!r}, but expected None or two finite numbers: (low, high)."
@@ -78,7 +77,7 @@ def check_value_range(value_range: Any) -> None:
 
 
 def as_tensor(data: Any, name: str) -> Tensor:
-    """Numbers as a tensor that shares their memory where it can; read-only memory stays so.
+    """An array as a tensor that shares its memory if possible. Read-only memory stays read-only.
 
     Examples
     --------
@@ -93,7 +92,7 @@ def as_tensor(data: Any, name: str) -> Tensor:
     if data.dtype.kind not in "biuf":
         raise TypeError(f"Got {name} of type {data.dtype}, but expected real numbers.")
     kind = data.dtype.newbyteorder("=")
-    # torch cannot compute with these.
+    # torch does not support some types.
     kind = np.dtype(LARGER.get(kind.str[1:], kind))
     data = data.astype(kind, copy=False)
     if any(stride < 0 for stride in data.strides):
@@ -101,17 +100,17 @@ def as_tensor(data: Any, name: str) -> Tensor:
     if data.flags.writeable:
         return torch.from_numpy(data)
     with own_filters():
-        # Nobody writes to it, and a copy would double the memory of the data.
+        # Nothing writes to it, and a copy would double the memory.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(data)
 
 
 def channels_first(images: Tensor, name: str, *, is_torch: bool, is_single: bool = False) -> Tensor:
-    """A view (n, c, h, w) of pictures (n, h, w), (n, h, w, c) or (n, c, h, w).
+    """A view (n, c, h, w) of images (n, h, w), (n, h, w, c) or (n, c, h, w).
 
-    The channels are the axis of size 1, 3 or 4. In torch they come first: tensors are read so
-    wherever they can be, and with any number of channels that is smaller than the picture. A
-    single picture has ``n = 1``, of which sentences do not speak.
+    The channel axis has a size of 1, 3 or 4. For torch tensors, channels come first if possible,
+    and their number may be any number below the height and width. For a single image, ``n`` is 1,
+    and error messages omit that axis.
 
     Examples
     --------
@@ -129,16 +128,16 @@ def channels_first(images: Tensor, name: str, *, is_torch: bool, is_single: bool
         return images
     if last and not first:
         return images.movedim(3, 1)
-    shape, axes = _told(images, is_single)
-    fault = "two axes" if first else "no axis"
+    shape, axes = _shapes(images, is_single)
+    problem = "two axes" if first else "no axis"
     raise ValueError(
-        f"Got {name} of shape {shape} with {fault} of 1, 3 or 4 channels, but expected {axes}; a "
-        f"torch tensor is read with channels first, any number of them below h and w."
+        f"Got {name} of shape {shape} with {problem} of 1, 3 or 4 channels, but expected {axes}; "
+        f"torch tensors may have any number of channels below h and w, channels first."
     )
 
 
-def _told(images: Tensor, is_single: bool) -> tuple[tuple[int, ...], str]:
-    """The shape as the user knows it, and those that it may have."""
+def _shapes(images: Tensor, is_single: bool) -> tuple[tuple[int, ...], str]:
+    """The shape that the user passed, and the shapes that are allowed."""
     if is_single:
         return tuple(images.shape[1:]), "(h, w, c) or (c, h, w)"
     return tuple(images.shape), "(n, h, w, c) or (n, c, h, w)"
@@ -148,31 +147,31 @@ def _check_axes(images: Tensor, name: str) -> None:
     shape = tuple(images.shape)
     hint = ""
     if len(shape) == 2:
-        hint = "; rows of pixels need their size, as in X.reshape(-1, 28, 28)"
+        hint = "; reshape rows of pixels, as in X.reshape(-1, 28, 28)"
     elif len(shape) == 3 and shape[2] in CHANNELS and shape[1] > 4:
-        hint = "; a single picture (h, w, c) becomes a set of one by X[None]"
+        hint = "; pass a single image (h, w, c) as X[None]"
     if len(shape) not in (3, 4) or hint:
         raise ValueError(
-            f"Got {name} of shape {shape}, but expected pictures (n, h, w), (n, h, w, c) or "
+            f"Got {name} of shape {shape}, but expected images (n, h, w), (n, h, w, c) or "
             f"(n, c, h, w){hint}."
         )
     if 0 in shape:
-        raise ValueError(f"Got {name} of shape {shape}, but expected one picture at least.")
+        raise ValueError(f"Got {name} of shape {shape}, but expected at least one image.")
 
 
 def one_image(data: Any, where: str) -> Tensor:
-    """A view (1, c, h, w) of one picture (h, w), (h, w, c) or (c, h, w).
+    """A view (1, c, h, w) of one image (h, w), (h, w, c) or (c, h, w).
 
     Examples
     --------
     >>> import numpy as np
-    >>> one_picture(np.zeros((32, 16, 3)), "X[0]").shape
+    >>> one_image(np.zeros((32, 16, 3)), "X[0]").shape
     torch.Size([1, 3, 32, 16])
     """
     image = as_tensor(data, where)
     if image.ndim not in (2, 3) or 0 in image.shape:
         raise ValueError(
-            f"Got {where} of shape {tuple(image.shape)}, but expected a picture (h, w), (h, w, c) "
+            f"Got {where} of shape {tuple(image.shape)}, but expected an image (h, w), (h, w, c) "
             f"or (c, h, w)."
         )
     if image.ndim == 2:
@@ -182,7 +181,7 @@ def one_image(data: Any, where: str) -> Tensor:
 
 
 def find_range(images: list[Tensor], name: str, where: Where) -> Range | None:
-    """Which values floats run through, judged from all of them; None if there are no floats.
+    """The value range of floats, inferred from all images, or None if there are no floats.
 
     Examples
     --------
@@ -196,23 +195,23 @@ def find_range(images: list[Tensor], name: str, where: Where) -> Range | None:
     if not ends:
         return None
     low, high = min(end[0] for end in ends), max(end[1] for end in ends)
-    if low >= -SLACK and high <= 1 + SLACK:
+    if low >= -TOLERANCE and high <= 1 + TOLERANCE:
         return 0.0, 1.0
-    # Floats up to 1.3 are no dark pictures of 0 to 255: something else happened to them.
-    if low >= -SLACK and 2 < high <= 255 * (1 + SLACK):
+    # A maximum of 1.3 is not a dark image of 0 to 255: the values were transformed.
+    if low >= -TOLERANCE and 2 < high <= 255 * (1 + TOLERANCE):
         return 0.0, 255.0
-    assumed, reason = ("255", "some are") if high > 1 + SLACK else ("1", "none is")
+    assumed, reason = ("255", "some are") if high > 1 + TOLERANCE else ("1", "none is")
     span = f"0 to {assumed} was assumed, since {reason} above 1"
-    if low >= -SLACK and high <= 2:
+    if low >= -TOLERANCE and high <= 2:
         span = "for 0 to 255, none is above 2"
     raise ValueError(
         f"Got {name} with floats from {low:.6g} to {high:.6g}, but expected them within 0 to 1, or "
-        f"within 0 to 255 ({span}); {WAY_OUT}{NORMALISED if low < -SLACK else ''}."
+        f"within 0 to 255 ({span}); {ADVICE}{NORMALISED if low < -TOLERANCE else ''}."
     )
 
 
 def check_clear(images: list[Tensor], name: str) -> None:
-    """Raise one sentence if all floats are 0 or 1: black and white, or the darkest of 0 to 255.
+    """Raise an error if all floats are 0 or 1, whose range (0 to 1 or 0 to 255) is ambiguous.
 
     Examples
     --------
@@ -224,7 +223,7 @@ def check_clear(images: list[Tensor], name: str) -> None:
     ValueError: Got X with floats that are all 0 or 1, but expected others after a fit on bytes...
     """
     floats = [part for part in images if part.is_floating_point()]
-    # Of zeros alone it does not matter: they are black in any case.
+    # Zeros are black in both ranges.
     if not any(bool(part.any()) for part in floats):
         return
     if all(bool(((part == 0) | (part == 1)).all()) for part in floats):
@@ -236,7 +235,7 @@ def check_clear(images: list[Tensor], name: str) -> None:
 
 
 def check_finite(images: Tensor, where: Where, start: int = 0) -> tuple[float, float]:
-    """The least and the greatest value of floats, or one sentence on the first that is not finite.
+    """The minimum and maximum of floats. Raises an error for the first non-finite value.
 
     Examples
     --------
@@ -257,24 +256,24 @@ def check_finite(images: Tensor, where: Where, start: int = 0) -> tuple[float, f
     )
 
 
-def to_unit(images: Tensor, where: Where, value_range: Range | None, told: str = "") -> Tensor:
-    """Pictures as bytes, or as float32 from 0 to 1, or one sentence on the first that cannot be.
+def to_unit(images: Tensor, where: Where, value_range: Range | None, source: str = "") -> Tensor:
+    """Images as uint8, or as float32 from 0 to 1. Raises an error for values out of range.
 
     Parameters
     ----------
     images : tensor of shape (n, c, h, w)
-        The pictures. Truth values and bytes need no range.
+        The images. Booleans and bytes need no range.
     where : callable
-        From the number of a picture to its name, for sentences.
+        Maps the position of an image to its name in messages.
     value_range : pair of float or None
-        What becomes 0 and 1; None takes whole numbers for 0 to 255.
-    told : str, default=""
-        How one knows this range; ``AS_GIVEN`` if the user gave it.
+        The values that become 0 and 1. None means 0 to 255 for integers.
+    source : str, default=""
+        Where this range comes from, for messages. ``AS_GIVEN`` if the user gave it.
 
     Returns
     -------
     images : tensor of shape (n, c, h, w)
-        Of uint8 or float32; the same memory where nothing had to change.
+        Of uint8 or float32. They share memory with the input if nothing changed.
 
     Examples
     --------
@@ -291,37 +290,37 @@ def to_unit(images: Tensor, where: Where, value_range: Range | None, told: str =
             _check_within(images, where, (0, 255), "")
         return images.to(torch.uint8)
     low, high = value_range or (0.0, 1.0)
-    oversteps = _check_within(images, where, (low, high), told)
+    exceeds = _check_within(images, where, (low, high), source)
     images = images.to(torch.float64 if images.dtype == torch.int64 else torch.float32)
     if (low, high) != (0, 1):
         images = (images - low).div_(high - low).float()
-    return images.clamp(0, 1) if oversteps else images
+    return images.clamp(0, 1) if exceeds else images
 
 
-def _check_within(images: Tensor, where: Where, span: Range, told: str) -> bool:
-    """Whether some values overstep the range by rounding; one sentence if by more."""
+def _check_within(images: Tensor, where: Where, span: Range, source: str) -> bool:
+    """Whether values exceed the range by rounding. Raises an error if they exceed it by more."""
     if images.is_floating_point():
         check_finite(images, where)
-    least, most = (end.item() for end in torch.aminmax(images))
-    if span[0] <= least and most <= span[1]:
+    minimum, maximum = (end.item() for end in torch.aminmax(images))
+    if span[0] <= minimum and maximum <= span[1]:
         return False
-    slack = SLACK * (span[1] - span[0]) if images.is_floating_point() else 0
-    low, high = span[0] - slack, span[1] + slack
-    if low <= least and most <= high:
+    tolerance = TOLERANCE * (span[1] - span[0]) if images.is_floating_point() else 0
+    low, high = span[0] - tolerance, span[1] + tolerance
+    if low <= minimum and maximum <= high:
         return True
-    is_bad = ((images < low) | (images > high)).flatten(1)
-    number = int(is_bad.any(dim=1).int().argmax())
-    value = images[number].flatten()[is_bad[number]][0].item()
-    is_normalised = images.is_floating_point() and least < low
-    way_out = WAY_OUT + (NORMALISED if is_normalised else "")
+    is_outside = ((images < low) | (images > high)).flatten(1)
+    number = int(is_outside.any(dim=1).int().argmax())
+    value = images[number].flatten()[is_outside[number]][0].item()
+    is_normalised = images.is_floating_point() and minimum < low
+    advice = ADVICE + (NORMALISED if is_normalised else "")
     raise ValueError(
         f"Got {where(number)} with a pixel of {value:.6g}, but expected {span[0]:g} to {span[1]:g}"
-        f"{told}; {NOT_THE_RESULT if told == AS_GIVEN else way_out}."
+        f"{source}; {INPUT_RANGE if source == AS_GIVEN else advice}."
     )
 
 
 def resize(images: Tensor, image_size: tuple[int, int] | None) -> Tensor:
-    """Pictures (n, c, h, w) stretched to (height, width), bilinear and antialiased.
+    """Resize images (n, c, h, w) to (height, width): bilinear, with antialiasing.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Augmentation of pictures, a batch at a time: crops, mirrors, and any affine map.
+"""Augmentation of batches of images: crops, flips and affine maps.
 
-All functions take floating tensors of shape (n, c, h, w) with a mean of zero, so that what comes
-in from outside of a picture, zeros, is the mean. They draw from torch's global generator of the
-tensor's device, one draw for each picture, and never write to their input.
+All functions take float tensors of shape (n, c, h, w) with a mean of zero, so that padding with
+zeros is padding with the mean. They draw from torch's global generator of the tensor's device,
+once for each image, and never write to their input.
 """
 
 import math
@@ -17,7 +17,7 @@ Augmentation = Callable[[Tensor], Tensor]
 
 
 def flip(X: Tensor) -> Tensor:
-    """Mirror each picture, left to right, with a chance of one half.
+    """Flip each image horizontally with a probability of one half.
 
     Examples
     --------
@@ -26,12 +26,12 @@ def flip(X: Tensor) -> Tensor:
     >>> sorted({tuple(row) for row in flip(X).reshape(100, 2).tolist()})
     [(1.0, 2.0), (2.0, 1.0)]
     """
-    is_mirrored = torch.rand(len(X), 1, 1, 1, device=X.device) < 0.5
-    return _laid_out_like(X, torch.where(is_mirrored, X.flip(-1), X))
+    is_flipped = torch.rand(len(X), 1, 1, 1, device=X.device) < 0.5
+    return _laid_out_like(X, torch.where(is_flipped, X.flip(-1), X))
 
 
 def pad_crop(X: Tensor, padding: int = 4) -> Tensor:
-    """Cut a window of the old size out of each picture, after zeros were put round it.
+    """Pad each image with zeros and crop a random window of the original size.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def pad_crop(X: Tensor, padding: int = 4) -> Tensor:
     n, _, height, width = X.shape
     padded = functional.pad(X, (padding,) * 4)
     top, left = torch.randint(2 * padding + 1, (2, n), device=X.device)
-    # Every window, as a view: only those that are taken are copied.
+    # A view of every window: only the chosen ones are copied.
     windows = padded.unfold(2, height, 1).unfold(3, width, 1)
     return _laid_out_like(X, windows[torch.arange(n, device=X.device), :, top, left])
 
@@ -53,17 +53,17 @@ def resized_crop(
     scale: tuple[float, float] = (0.08, 1.0),
     ratio: tuple[float, float] = (3 / 4, 4 / 3),
 ) -> Tensor:
-    """Cut a window of random size and place out of each picture, and enlarge it to the old size.
+    """Crop a random window from each image, and resize it to the size of the image.
 
     Parameters
     ----------
     X : tensor of shape (n, c, h, w)
-        The pictures.
+        The images.
     scale : pair of float, default=(0.08, 1.0)
-        Bounds of the window's share of the area, drawn evenly.
+        Bounds of the window's fraction of the area, drawn uniformly.
     ratio : pair of float, default=(3 / 4, 4 / 3)
-        Bounds of the window's width over its height, drawn evenly on a log scale. A window that
-        would reach beyond the picture is cut down to it, so that none is drawn again.
+        Bounds of the window's aspect ratio (width / height), drawn uniformly on a log scale. A
+        window that exceeds the image is clipped, so that none is drawn again.
 
     Returns
     -------
@@ -80,34 +80,34 @@ def resized_crop(
     n, _, height, width = X.shape
     area = X.new_empty(n).uniform_(*scale)
     root = X.new_empty(n).uniform_(math.log(ratio[0]), math.log(ratio[1])).div(2).exp()
-    # Shares of the width and of the height: their product is the share of the area.
+    # Fractions of the width and of the height. Their product is the fraction of the area.
     shape = math.sqrt(height / width)
-    shares = torch.stack([area.sqrt() * root * shape, area.sqrt() / root / shape]).clamp(max=1)
-    # The middle of the window, in halves of the picture: as far out as the window fits in.
-    middle = (1 - shares) * X.new_empty(2, n).uniform_(-1, 1)
-    theta = torch.cat([torch.diag_embed(shares.T), middle.T[:, :, None]], dim=2)
-    # The outermost pixels are enlarged, too: what lies beyond their middles is like them.
+    fractions = torch.stack([area.sqrt() * root * shape, area.sqrt() / root / shape]).clamp(max=1)
+    # The centre of the window, in halves of the image, so that the window fits in.
+    middle = (1 - fractions) * X.new_empty(2, n).uniform_(-1, 1)
+    theta = torch.cat([torch.diag_embed(fractions.T), middle.T[:, :, None]], dim=2)
+    # Border pixels are enlarged too, so values beyond their centres repeat them.
     return warp(X, theta, padding_mode="border")
 
 
 def warp(X: Tensor, theta: Tensor, padding_mode: str = "zeros") -> Tensor:
-    """Map pictures by affine maps, one for each, with bilinear interpolation.
+    """Transform each image by its own affine map, with bilinear interpolation.
 
     Parameters
     ----------
     X : tensor of shape (n, c, h, w)
-        The pictures; also other than square.
+        The images, which need not be square.
     theta : tensor of shape (n, 2, 3) or (1, 2, 3)
-        Where each point of the result comes from: ``theta[:, :, :2]`` maps (x, y), in pixels from
-        the picture's middle, x to the right and y down; ``theta[:, :, 2]`` is then added, in halves
-        of the picture's width and height.
+        Maps points of the result to points of the input: ``theta[:, :, :2]`` multiplies (x, y), in
+        pixels from the centre, x to the right and y down. ``theta[:, :, 2]`` is then added, in
+        halves of the image's width and height.
     padding_mode : {"zeros", "border"}, default="zeros"
-        What lies outside of a picture: zeros, or the nearest pixel.
+        Values outside of the image: zeros, or the nearest pixel.
 
     Returns
     -------
     X : tensor of shape (n, c, h, w)
-        The mapped pictures.
+        The transformed images.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def warp(X: Tensor, theta: Tensor, padding_mode: str = "zeros") -> Tensor:
               [1., 3.]]]])
     """
     n, _, height, width = X.shape
-    # Grids run from -1 to 1 along both axes, whatever their lengths.
+    # Grids run from -1 to 1 along both axes.
     unequal = theta.new_tensor([[1.0, height / width, 1.0], [width / height, 1.0, 1.0]])
     theta = (theta * unequal).to(X.device, X.dtype).expand(n, 2, 3)
     grid = functional.affine_grid(theta, list(X.shape), align_corners=False)
@@ -127,7 +127,7 @@ def warp(X: Tensor, theta: Tensor, padding_mode: str = "zeros") -> Tensor:
 
 
 def rotation(degrees: Tensor) -> Tensor:
-    """Maps for ``warp`` that turn pictures about their middle, counterclockwise.
+    """Maps for ``warp`` that rotate images counterclockwise about their centre.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def rotation(degrees: Tensor) -> Tensor:
 
 
 def shear(degrees: Tensor) -> Tensor:
-    """Maps for ``warp`` that lean pictures over by an angle, the row in the middle staying.
+    """Maps for ``warp`` that shear images horizontally by an angle.
 
     Examples
     --------
@@ -154,8 +154,8 @@ def shear(degrees: Tensor) -> Tensor:
     return _maps([[one, torch.deg2rad(degrees).tan()], [zero, one]])
 
 
-def zoom(share: Tensor) -> Tensor:
-    """Maps for ``warp`` that show this share of the width and height: below one zooms in.
+def zoom(fraction: Tensor) -> Tensor:
+    """Maps for ``warp`` that show this fraction of the width and height: below 1 zooms in.
 
     Examples
     --------
@@ -164,8 +164,8 @@ def zoom(share: Tensor) -> Tensor:
     tensor([[[0.5000, 0.0000, 0.0000],
              [0.0000, 0.5000, 0.0000]]])
     """
-    zero = torch.zeros_like(share)
-    return _maps([[share, zero], [zero, share]])
+    zero = torch.zeros_like(fraction)
+    return _maps([[fraction, zero], [zero, fraction]])
 
 
 def _maps(rows: list[list[Tensor]]) -> Tensor:
@@ -175,7 +175,7 @@ def _maps(rows: list[list[Tensor]]) -> Tensor:
 
 
 def _laid_out_like(X: Tensor, result: Tensor) -> Tensor:
-    """The result in the order in memory that ``X`` has: channels last stay last."""
+    """The result in the memory format of ``X``."""
     is_plain = X.is_contiguous() or not X.is_contiguous(memory_format=torch.channels_last)
     order = torch.contiguous_format if is_plain else torch.channels_last
     return result.contiguous(memory_format=order)
@@ -189,7 +189,7 @@ def _resized_crop_flip(X: Tensor) -> Tensor:
     return flip(resized_crop(X))
 
 
-# Functions with names, so that an estimator that holds one can be pickled.
+# Named functions, so that an estimator that holds one can be pickled.
 AUGMENTATIONS: dict[str, Augmentation] = {
     "flip": flip,
     "crop-flip": _crop_flip,
@@ -198,7 +198,7 @@ AUGMENTATIONS: dict[str, Augmentation] = {
 
 
 def make_augmentation(augment: Any) -> Augmentation | None:
-    """The function that a parameter ``augment`` stands for; None for no augmentation.
+    """The function for a parameter ``augment``, or None for no augmentation.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def make_augmentation(augment: Any) -> Augmentation | None:
     Returns
     -------
     augmentation : callable or None
-        From batch to batch.
+        Maps a batch to a batch.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Pictures from wherever they come: arrays, lists, files, folders and data sets of torch."""
+"""Read images from arrays, lists, files, folders and torch datasets."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -28,8 +28,9 @@ from mixupe_sklearn._images.files import (
     ImageFiles,
     is_colour,
     is_image,
+    list_folder,
+    list_images,
 )
-from mixupe_sklearn._images.folders import list_folder, list_images
 from mixupe_sklearn._images.torch_datasets import (
     CHUNK,
     DatasetImages,
@@ -39,26 +40,26 @@ from mixupe_sklearn._images.torch_datasets import (
     read_item,
 )
 
-# Files whose pixels take no more than this are read once, into memory.
+# Files whose pixels need at most this many bytes are read into memory.
 IN_MEMORY = 2**30
-# Below this deviation, a channel is constant but for rounding.
+# Below this standard deviation, a channel is constant up to rounding.
 CONSTANT = 1e-8
-KINDS = "arrays, a list of pictures or of files, a folder of class folders, or a torch Dataset"
+KINDS = "arrays, a list of images or of files, a folder of class folders, or a torch Dataset"
 
 
 @dataclass(frozen=True)
 class ImageData:
-    """Pictures as ``read_images`` gives them.
+    """The result of ``read_images``.
 
     Parameters
     ----------
     data : tensor of shape (n, c, h, w), ImageFiles or DatasetImages
-        The pictures: bytes, or float32 from 0 to 1. What is not a tensor is lazy: a torch Dataset
-        with a ``shape`` whose items are such tensors (c, h, w).
+        The images: uint8, or float32 from 0 to 1. If it is not a tensor, it is a lazy torch Dataset
+        with a ``shape``, whose items are such tensors (c, h, w).
     labels : array of shape (n,) or (n, n_labels), or None
         Names of the class folders, or labels of a Dataset.
     float_range : pair of float or None
-        What floats were taken to mean; None if there were none.
+        The range that floats were assumed to have. None if there were no floats.
     """
 
     data: Any
@@ -67,18 +68,13 @@ class ImageData:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """Number of pictures, channels, height and width."""
+        """Number of images, channels, height and width."""
         return tuple(self.data.shape)
-
-    @property
-    def is_lazy(self) -> bool:
-        """Whether pictures are read one by one, when they are needed."""
-        return not isinstance(self.data, Tensor)
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """How pictures are to be read: the arguments of ``read_images``."""
+    """The arguments of ``read_images``."""
 
     image_size: tuple[int, int] | None
     value_range: Range | None
@@ -91,12 +87,12 @@ class _Reading:
     name: str
 
     def names(self, start: int = 0) -> Where:
-        """From the number of a picture, counted from a start, to what sentences call it."""
+        """A function from the position of an image after a start to its name in messages."""
         return lambda number: f"{self.name}[{start + number}]"
 
     @property
-    def told(self) -> str:
-        """How one knows the range of values."""
+    def range_source(self) -> str:
+        """Where the range of values comes from, for messages."""
         if self.value_range is not None:
             return AS_GIVEN
         return "" if self.float_range is None else ", as in fit"
@@ -114,38 +110,38 @@ def read_images(
     n_workers: int = 0,
     name: str = "X",
 ) -> ImageData:
-    """Read pictures, or raise one sentence that says what is wrong with which of them.
+    """Read images, or raise an error that names the first invalid one.
 
     Parameters
     ----------
     X : array, tensor, list, path or torch Dataset
-        Pictures (n, h, w), (n, h, w, c) or (n, c, h, w); a list of images of Pillow, of arrays
+        Images (n, h, w), (n, h, w, c) or (n, c, h, w); a list of PIL images, of arrays
         (h, w), (h, w, c) or (c, h, w), or of paths; the path of a folder of class folders; or a
-        Dataset of pictures or of pairs (picture, label).
+        Dataset of images or of pairs (image, label).
     image_size : (height, width) or None, default=None
-        Size to which all are stretched; None wants them equal.
+        Size to which all images are resized. None requires equal sizes.
     value_range : (low, high) or None, default=None
-        What becomes 0 and 1. None takes whole numbers for 0 to 255, and floats for 0 to 1 if none
-        is larger, else for 0 to 255; those of a Dataset for 0 to 1.
+        The values that become 0 and 1. None means 0 to 255 for integers; 0 to 1 for floats if none
+        is larger, else 0 to 255; and 0 to 1 for floats of a Dataset.
     float_range : (low, high), None or "new", default="new"
-        What floats mean if ``value_range`` is None: what they meant in fit. None if there were
-        none: it is found out here, and floats that are all 0 or 1 are refused, which may be
-        black and white, or the darkest of 0 to 255. ``"new"`` finds out whatever they are.
+        The range of floats in fit, used if ``value_range`` is None. None means that fit had no
+        floats: the range is inferred, and floats that are all 0 or 1 are refused, because their
+        range is ambiguous. ``"new"`` infers the range without that check.
     n_channels : int or None, default=None
-        1 or 3: how files and images of Pillow are read. None reads all in colour if one has any.
+        1 or 3 channels for files and PIL images. None reads all in colour if one has colours.
     labelled : bool, default=True
-        Whether labels are wanted; if not, a folder may hold pictures directly.
+        Whether labels are needed. If not, a folder may hold images directly.
     n_classes : int, default=2
-        How many class folders there must be at least, where labels are wanted.
+        Minimum number of class folders if ``labelled``.
     n_workers : int, default=0
-        Processes that read files and collect labels.
+        Number of processes that read files and labels.
     name : str, default="X"
-        What sentences call the pictures.
+        Name of the input in messages.
 
     Returns
     -------
-    pictures : Pictures
-        Tensors, or a lazy Dataset for files that take more than a GiB and for Datasets.
+    images : ImageData
+        A tensor, or a lazy Dataset for Datasets and for files that need more than 1 GiB.
 
     Examples
     --------
@@ -175,8 +171,8 @@ def read_images(
 
 
 def _plain(X: Any) -> Any:
-    """Arrays of objects or paths and tuples as lists, lists of numbers as arrays."""
-    if hasattr(X, "to_numpy"):  # a column of paths, in a frame of any kind
+    """Object arrays and tuples as lists, and lists of numbers as arrays."""
+    if hasattr(X, "to_numpy"):  # a column of paths in a data frame
         X = X.to_numpy()
     if isinstance(X, np.ndarray) and X.dtype.kind in "OUST" and X.ndim == 1:
         return X.tolist()
@@ -186,7 +182,7 @@ def _plain(X: Any) -> Any:
         try:
             return np.asarray(X)
         except ValueError:
-            pass  # of unequal lengths: each item is told of by itself
+            pass  # of unequal lengths: a later error names the item
     return list(X)
 
 
@@ -197,9 +193,9 @@ def _read_array(X: np.ndarray | Tensor, reading: _Reading) -> ImageData:
 
 
 def _finish(parts: list[Tensor], reading: _Reading, ranges: list[Range | None]) -> ImageData:
-    """Parts (1, c, h, w) or a whole (n, c, h, w), with values from 0 to 1 and of one size.
+    """Scale and resize images that were read one by one, or one tensor of all of them.
 
-    The ranges are those of whole numbers.
+    ``ranges`` applies to integers.
     """
     float_range = None
     if any(part.is_floating_point() for part in parts):
@@ -210,7 +206,7 @@ def _finish(parts: list[Tensor], reading: _Reading, ranges: list[Range | None]) 
     ready: list[Tensor] = []
     for number, (part, own) in enumerate(zip(parts, ranges, strict=True)):
         span = float_range if part.is_floating_point() else own
-        image = to_unit(part, reading.names(number), span, reading.told)
+        image = to_unit(part, reading.names(number), span, reading.range_source)
         ready.append(resize(image, reading.image_size))
         where, where_first = reading.names()(number), reading.names()(0)
         check_alike(ready[number][0], ready[0][0], where, where_first)
@@ -219,14 +215,14 @@ def _finish(parts: list[Tensor], reading: _Reading, ranges: list[Range | None]) 
 
 def _read_list(X: list, reading: _Reading) -> ImageData:
     if not X:
-        raise ValueError(f"Got {reading.name} without any picture, but expected some.")
+        raise ValueError(f"Got {reading.name} without any image, but expected some.")
     if all(isinstance(item, (str, bytes, os.PathLike)) for item in X):
         return _read_files(X, None, reading)
     n_channels = reading.n_channels
     if n_channels is None and any(is_image(item) and is_colour(item) for item in X):
         n_channels = 3
     parts = [read_item(item, reading.names()(k), n_channels) for k, item in enumerate(X)]
-    # The bytes of a picture mean what they always mean.
+    # PIL images always have bytes from 0 to 255.
     ranges = [None if is_image(item) else reading.value_range for item in X]
     return _finish(parts, reading, ranges)
 
@@ -252,24 +248,24 @@ def _read_files(paths: Sequence, labels: np.ndarray | None, reading: _Reading) -
 
 
 def _stacked(images: list[Tensor]) -> Tensor:
-    """A batch of pictures that has the bytes of a pixel side by side, as they came from files."""
+    """Stack images in the memory format channels last, as files have it."""
     return torch.stack([image.permute(1, 2, 0) for image in images]).permute(0, 3, 1, 2)
 
 
 def _read_dataset(X: Dataset, reading: _Reading) -> ImageData:
     if isinstance(X, IterableDataset) or not hasattr(X, "__len__"):
         raise TypeError(
-            f"Got {reading.name}={type(X).__name__} without a length, but expected a Dataset whose "
-            f"items have numbers."
+            f"Got {reading.name}={type(X).__name__} without a length, but expected a map-style "
+            f"Dataset."
         )
     if not len(X):
-        raise ValueError(f"Got {reading.name} without any picture, but expected some.")
+        raise ValueError(f"Got {reading.name} without any image, but expected some.")
     float_range = reading.value_range or reading.float_range or (0.0, 1.0)
     images = DatasetImages(
         X, reading.image_size, reading.value_range, float_range, reading.n_channels, reading.name
     )
     if reading.float_range is not None and reading.value_range is None:
-        images.told = ", as in fit"
+        images.range_source = ", as in fit"
     labels = find_labels(X, reading.n_workers, reading.name) if reading.labelled else None
     return ImageData(images, labels, float_range if images.dtype == torch.float32 else None)
 
@@ -281,19 +277,19 @@ def channel_statistics(
 
     Parameters
     ----------
-    data : tensor of shape (n, c, h, w), or lazy pictures
-        As in ``Pictures.data``; read batch by batch.
+    data : tensor of shape (n, c, h, w), or lazy images
+        As in ``ImageData.data``, read in batches.
     index : array of int or None, default=None
-        The pictures to look at; None means all.
+        Positions of the images to use. None means all.
     weight : array of shape (n,) or None, default=None
-        Weights of all pictures (those of the index are taken).
+        Weights of all images.
     n_workers : int, default=0
-        Processes that read lazy pictures.
+        Number of processes that read lazy images.
 
     Returns
     -------
     mean, std : array of shape (c,)
-        In float64. A constant channel has a deviation of 1.
+        In float64. The deviation of a constant channel is 1.
 
     Examples
     --------
@@ -308,14 +304,16 @@ def channel_statistics(
     for batch in _chunks(data, index, n_workers):
         values = batch.to("cpu", torch.float64).flatten(2)
         values = values.div_(255) if batch.dtype == torch.uint8 else values
-        # Deviations from a value near the mean: their squares lose no digits.
+        # Subtract a value near the mean first: the squares keep their precision.
         shift = values.mean(dim=(0, 2)) if shift is None else shift
         values -= shift[:, None]
         own = weights[start : start + len(batch)]
         sums += torch.stack([own @ values.mean(2), own @ values.square_().mean(2)])
         start += len(batch)
     if shift is None:
-        raise ValueError("Got pictures of no weight, but expected one of weight above 0 at least.")
+        raise ValueError(
+            "Got images of weight 0 only, but expected at least one with a weight above 0."
+        )
     first, second = sums / weights.sum()
     std = (second - first**2).clamp(min=0).sqrt().numpy()
     return (shift + first).numpy(), np.where(std > CONSTANT, std, 1.0)

@@ -1,4 +1,4 @@
-"""Pictures of a torch Dataset: read one by one, checked as they come, and their labels."""
+"""Images and labels of a torch Dataset: read and checked one by one."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,19 +12,19 @@ from mixupe_sklearn._data.dataloader import Loader
 from mixupe_sklearn._images.arrays import AS_GIVEN, Range, one_image, resize, to_unit
 from mixupe_sklearn._images.files import check_size, is_image, to_array
 
-# Pictures that are looked at together.
+# Number of images in a batch.
 CHUNK = 256
 
 
 def batches(dataset: Any, n_workers: int = 0, collate: Any = None) -> Iterator:
-    """Items of a Dataset, in order and stacked, a few hundred at a time."""
-    # A generator of its own: a loader draws from the global one otherwise.
+    """Batches of the items of a Dataset, in order."""
+    # Its own generator: otherwise the loader draws from the global one.
     own = torch.Generator()
     yield from Loader(dataset, CHUNK, num_workers=n_workers, collate_fn=collate, generator=own)
 
 
 def read_item(item: Any, where: str, n_channels: int | None) -> Tensor:
-    """One picture (1, c, h, w), with values as they came.
+    """One image (1, c, h, w), with unscaled values.
 
     Examples
     --------
@@ -39,14 +39,14 @@ def read_item(item: Any, where: str, n_channels: int | None) -> Tensor:
     if isinstance(item, (list, tuple)):
         if len(item) == 2 and (is_image(item[0]) or getattr(item[0], "ndim", 0) > 1):
             raise ValueError(
-                f"Got {where}, a pair, but expected a picture alone; give labels in y, or a torch "
+                f"Got {where}, a pair, but expected an image alone; give labels in y, or a torch "
                 f"Dataset of pairs."
             )
         item = _from_lists(item, where)
     if not isinstance(item, (np.ndarray, Tensor)):
         raise TypeError(
-            f"Got {where} of type {type(item).__name__}, but expected an image of Pillow or an "
-            f"array; paths only beside paths."
+            f"Got {where} of type {type(item).__name__}, but expected a PIL image or an "
+            f"array; a list of paths may hold nothing else."
         )
     return one_image(item, where)
 
@@ -56,13 +56,13 @@ def _from_lists(item: Any, where: str) -> np.ndarray:
         return np.asarray(item)
     except ValueError as error:
         raise ValueError(
-            f"Got {where} with rows of unequal lengths, but expected a picture (h, w), (h, w, c) "
+            f"Got {where} with rows of unequal lengths, but expected an image (h, w), (h, w, c) "
             f"or (c, h, w)."
         ) from error
 
 
 def check_alike(image: Tensor, first: Tensor, where: str, where_first: str) -> None:
-    """Raise one sentence if a picture (c, h, w) has other channels, size or type than the first.
+    """Raise an error if channels, size or type of an image (c, h, w) differ from the first.
 
     Examples
     --------
@@ -90,16 +90,16 @@ def _channels(image: Tensor) -> str:
 
 
 class DatasetImages(Dataset):
-    """Pictures of a torch Dataset, each checked as it comes: tensors (c, h, w) of equal size.
+    """Images of a torch Dataset, checked on access: tensors (c, h, w) of equal size.
 
     Parameters
     ----------
     dataset : torch Dataset
-        Its items are pictures, or pairs that begin with one.
+        Its items are images, or tuples that begin with one.
     image_size, value_range, float_range, n_channels, name
         As in ``read_images``.
-    told : str
-        How one knows what floats mean, where ``value_range`` does not say it.
+    range_source : str
+        Where the range of floats comes from if ``value_range`` is None, for messages.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class DatasetImages(Dataset):
         float_range: Range = (0.0, 1.0),
         n_channels: int | None = None,
         name: str = "X",
-        told: str = ", as floats of a Dataset have",
+        range_source: str = ", the range for floats of a Dataset",
     ):
         self.dataset = dataset
         self.image_size = image_size
@@ -134,7 +134,7 @@ class DatasetImages(Dataset):
         self.float_range = float_range
         self.n_channels = n_channels
         self.name = name
-        self.told = told if value_range is None else AS_GIVEN
+        self.range_source = range_source if value_range is None else AS_GIVEN
         item = _image_of(dataset[0])
         first = self._ready(item, 0)
         if is_image(item):
@@ -154,10 +154,10 @@ class DatasetImages(Dataset):
     def _ready(self, item: Any, index: int) -> Tensor:
         where = f"{self.name}[{index}]"
         image = read_item(item, where, self.n_channels)
-        # The bytes of a picture mean what they always mean.
+        # PIL images always have bytes from 0 to 255.
         span = None if is_image(item) else self.value_range
         span = self.float_range if image.is_floating_point() else span
-        return resize(to_unit(image, lambda _: where, span, self.told), self.image_size)[0]
+        return resize(to_unit(image, lambda _: where, span, self.range_source), self.image_size)[0]
 
 
 def _image_of(item: Any) -> Any:
@@ -165,7 +165,7 @@ def _image_of(item: Any) -> Any:
 
 
 class _Labels(Dataset):
-    """The second parts of a Dataset's items: one label, several, or None where there is none."""
+    """The second entry of each item: one label, several labels, or None."""
 
     def __init__(self, dataset: Any):
         self.dataset = dataset
@@ -183,7 +183,7 @@ class _Labels(Dataset):
 
 
 def find_labels(dataset: Any, n_workers: int = 0, name: str = "X") -> np.ndarray | None:
-    """Labels of a Dataset: those it tells, else those of its items, read once; None without any.
+    """Labels of a Dataset: from its attributes, else from its items. None if there are none.
 
     Items with several labels give a matrix.
 
@@ -195,9 +195,9 @@ def find_labels(dataset: Any, n_workers: int = 0, name: str = "X") -> np.ndarray
     >>> find_labels(Subset(pairs, [2, 0]))
     array([7, 5])
     """
-    told = _told_labels(dataset)
-    if told is not None:
-        return told
+    stored = _stored_labels(dataset)
+    if stored is not None:
+        return stored
     if _Labels(dataset)[0] is None:
         return None
     labels = [label for batch in batches(_Labels(dataset), n_workers, list) for label in batch]
@@ -212,31 +212,31 @@ def find_labels(dataset: Any, n_workers: int = 0, name: str = "X") -> np.ndarray
 def _as_array(labels: list, name: str) -> np.ndarray:
     try:
         return np.asarray(labels)
-    except ValueError as error:  # not as many for each
+    except ValueError as error:  # of unequal lengths
         sizes = [np.size(label) for label in labels]
-        odd = next((k for k, size in enumerate(sizes) if size != sizes[0]), 0)
+        other = next((k for k, size in enumerate(sizes) if size != sizes[0]), 0)
         raise ValueError(
-            f"Got {name}[{odd}] with {sizes[odd]} labels, but expected {sizes[0]} as {name}[0] "
-            f"has; for several labels, give each item a zero or a one for every label."
+            f"Got {name}[{other}] with {sizes[other]} labels, but expected {sizes[0]} as {name}[0] "
+            f"has; multi-label items need a zero or a one for every label."
         ) from error
 
 
-def _told_labels(dataset: Any) -> np.ndarray | None:
-    """Labels that a Dataset holds as a whole, so that no picture has to be read for them."""
+def _stored_labels(dataset: Any) -> np.ndarray | None:
+    """Labels that a Dataset stores in an attribute, so that no image has to be read."""
     if isinstance(dataset, Subset):
-        whole = _told_labels(dataset.dataset)
+        whole = _stored_labels(dataset.dataset)
         return None if whole is None else whole[np.asarray(dataset.indices, dtype=np.int64)]
     if isinstance(dataset, ConcatDataset):
-        parts = [_told_labels(part) for part in dataset.datasets]
+        parts = [_stored_labels(part) for part in dataset.datasets]
         known = [part for part in parts if part is not None]
         return np.concatenate(known) if len(known) == len(parts) else None
     if isinstance(dataset, TensorDataset):
         return dataset.tensors[1].cpu().numpy() if len(dataset.tensors) > 1 else None
-    # What is told is not what the items have if labels are transformed on their way.
+    # A target_transform changes the labels of the items.
     if getattr(dataset, "target_transform", None) is not None:
         return None
     for name in ("targets", "labels"):
-        told = getattr(dataset, name, None)
-        if isinstance(told, (list, tuple, np.ndarray, Tensor)) and len(told) == len(dataset):
-            return told.cpu().numpy() if isinstance(told, Tensor) else np.asarray(told)
+        labels = getattr(dataset, name, None)
+        if isinstance(labels, (list, tuple, np.ndarray, Tensor)) and len(labels) == len(dataset):
+            return labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
     return None

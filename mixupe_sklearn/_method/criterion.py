@@ -133,6 +133,8 @@ class MixupELoss(nn.Module):
         total        = mixup_loss + eta * penalty_term
         loss         = total * loss_scale,    loss_scale = |mixup_loss| / |total|, a constant
 
+    These are equations (7), (5), (8) and (9) of the paper.
+
     Parameters
     ----------
     method : {"mixupe", "mixup", "erm", "erm+penalty"}, default="mixupe"

@@ -1,4 +1,1 @@
-"""The same method for other data than tables: pictures, sounds and graphs.
-
-They bring inputs to the network; what is mixed and how is the business of the core.
-"""
+"""Classifiers for images, audio and graphs: they read inputs, and the core trains on them."""

@@ -1,4 +1,4 @@
-"""What the classifiers for other data than tables share: fit, predict, and whose labels count."""
+"""Base class of the classifiers for images, audio and graphs."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -24,19 +24,19 @@ from mixupe_sklearn._utils.parameter_rules import check_rules
 
 
 class Samples(NamedTuple):
-    """Samples as they were read, of a ``shape`` whose first entry counts them, and their labels."""
+    """Samples, with a ``shape`` that begins with their number, and their labels."""
 
     data: Any
     labels: Any = None
 
 
 class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
-    """Fit and predict; the subclasses know how samples are read and made ready."""
+    """Fit and predict. The subclasses read and prepare the samples."""
 
-    # One network, trained for the epochs that are asked for: what tables have beyond is not here.
+    # One network, trained for ``max_epochs``: no ensemble and no minimum number of steps.
     n_members = 1
     min_steps = 0
-    # Settings of a training that are no parameters here.
+    # Training settings that are not parameters of these classifiers.
     _constant: tuple[str, ...] = ("n_members", "min_steps")
     _more_steps = "max_epochs"
     _y_is_numeric = False
@@ -48,11 +48,11 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         tags.classifier_tags.multi_label = True
         return tags
 
-    # What brings its labels along.
+    # Description of the inputs that have labels, for messages.
     _with_labels: str
 
     def _read(self, X: Any, name: str, *, is_new: bool, labelled: bool) -> Samples:
-        """Read samples; the first ones settle what others are to be like."""
+        """Read samples. The samples of the first fit define the expected format."""
         raise NotImplementedError
 
     @with_callbacks
@@ -62,14 +62,14 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         Parameters
         ----------
         X : sequence, array, path or Dataset
-            Training samples, in one of the forms that the class describes.
+            Training samples, in one of the formats that the class describes.
         y : array-like of shape (n_samples,) or (n_samples, n_labels), default=None
-            Labels of any type, or a matrix of zeros and ones for several labels a sample. Not
-            needed where they come with the samples: a folder of class folders, a Dataset of pairs.
+            Labels of any type, or a matrix of zeros and ones for multi-label data. Not needed if
+            the samples have labels: a folder of class folders, or a Dataset of pairs.
         sample_weight : array-like of shape (n_samples,) or None, default=None
-            Weight of each sample's loss and penalty; a mixed sample carries the weights of both.
+            Weight of each sample's loss and penalty. A mixed sample has the weights of both.
         X_val, y_val : as X and y, default=None
-            Samples to measure the validation loss on, in every epoch.
+            Samples for the validation loss of every epoch.
         sample_weight_val : array-like or None, default=None
             Their weights.
 
@@ -87,7 +87,7 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
             return self._fit(X, y, sample_weight, *validation, original=original)
 
     def partial_fit(self, X, y=None, classes=None, sample_weight=None):
-        """Train for one epoch on the given samples, going on from where the network is.
+        """Train for one epoch on the given samples, from the current weights.
 
         Parameters
         ----------
@@ -96,7 +96,7 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         y : array-like, default=None
             Labels.
         classes : array-like of shape (n_classes,) or None, default=None
-            All labels that will ever come; needed at the first call only.
+            All labels of all calls. Needed in the first call only.
         sample_weight : array-like of shape (n_samples,) or None, default=None
             Weight of each sample, relative to the others of this call.
 
@@ -166,14 +166,14 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         X : sequence, array, path or Dataset
             Samples.
         y : array-like, default=None
-            Their labels; not needed where they come with the samples.
+            Their labels. Not needed if the samples have labels.
         sample_weight : array-like of shape (n_samples,) or None, default=None
             Weight of each sample.
 
         Returns
         -------
         accuracy : float
-            Share of samples whose label is the predicted one.
+            Fraction of correctly predicted samples.
         """
         check_is_fitted(self, "net_")
         data, y = self._labelled(X, y)
@@ -181,7 +181,7 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         return accuracy_score(to_numpy(y), self._labels.decode(proba), sample_weight=sample_weight)
 
     def _labelled(self, X: Any, y: Any, *, is_new=False, suffix: str = "") -> tuple[Any, Any]:
-        """Samples as they are kept, and their labels: the given ones, or those that came along."""
+        """The samples that were read, and their labels: the given ones, or those of the samples."""
         samples = self._read(X, f"X{suffix}", is_new=is_new, labelled=y is None)
         y = samples.labels if y is None else y
         if y is None:
@@ -197,12 +197,12 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
 
     @staticmethod
     def _check_labels(y: Any, n_samples: int, suffix: str) -> None:
-        """Raise one sentence where labels are no array, too few or too many, or have holes."""
+        """Raise an error for labels that are not an array, of another length, or missing."""
         is_one = isinstance(y, (str, bytes, Dataset)) or not hasattr(y, "__len__")
         if is_one or getattr(y, "ndim", 1) == 0:
-            told = type(y).__name__ if isinstance(y, Dataset) else repr(y)
+            found = type(y).__name__ if isinstance(y, Dataset) else repr(y)
             raise ValueError(
-                f"Got y{suffix}={told}, but expected an array of labels, one for each sample."
+                f"Got y{suffix}={found}, but expected an array of labels, one for each sample."
             )
         n_labels = y.shape[0] if hasattr(y, "shape") else len(y)
         if n_labels != n_samples:
@@ -213,7 +213,7 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         check_missing_labels(y, f"y{suffix}")
 
     def _check_stages(self, module: Any, few: Any, logits: Tensor) -> None:
-        """Raise one sentence where a module's ``stages`` are something else than its forward."""
+        """Raise an error if the ``stages`` of a module do not compute its forward."""
         stages = stages_of(module)
         if self.mix_at == "input" or len(stages) == 1:
             return
@@ -225,8 +225,8 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
                     f"but expected a forward that runs the two."
                 )
             raise ValueError(
-                f"Got mix_at='hidden' with a {type(module).__name__} whose stages, run in turn, do "
-                f"not give its output, but expected stages that do; set mix_at='input'."
+                f"Got mix_at='hidden' with a {type(module).__name__} whose stages do not "
+                f"compute its output, but expected stages that do; set mix_at='input'."
             )
 
     def _settings(self) -> Mapping[str, Any]:
@@ -238,16 +238,16 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         return super()._begin(X, y, sample_weight, is_new=is_new, learn=learn)
 
     def _check_finite(self, X: Any, name: str) -> None:
-        """Nothing: who read the samples has looked at them."""
+        """Do nothing: samples are checked when they are read."""
 
     def _targets(self, net: Any, rows: Rows) -> tuple[Tensor, Tensor | None]:
-        """Targets and weights as the criterion takes them."""
+        """Targets and weights for the criterion."""
         dtype, y = float_type(net), torch.from_numpy(rows.targets)
         y = y.to(dtype) if y.is_floating_point() else y
         return y, None if rows.weight is None else torch.as_tensor(rows.weight, dtype=dtype)
 
     def _predicted(self, X, finish) -> Any:
-        """What ``finish`` makes of the logits of a user's samples, a batch of them at a time."""
+        """Read samples, and apply ``finish`` to their logits in batches."""
         check_is_fitted(self, "net_")
         return self._by_batches(self._read(X, "X", is_new=False, labelled=False).data, finish)
 
@@ -261,9 +261,9 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
                 values.append(finish(logits[None]))
         return np.concatenate(values)
 
-    # Samples that are predicted at once, more or less.
+    # Approximate batch size of predictions.
     _rows_at_once: int
 
     def _in_batches(self, data: Any) -> Iterator[Any]:
-        """Checked samples, a batch of them at a time."""
+        """Batches of checked samples."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""What the classifiers of pictures and of sounds share: signals of one shape, (n, c, h, w)."""
+"""Base class of the classifiers for images and spectrograms: samples of shape (c, h, w)."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,17 +19,16 @@ from mixupe_sklearn._runtime.device import multiplications, resolve_device
 from mixupe_sklearn._utils.parameter_rules import Number, check_rules
 from mixupe_sklearn.adapters._base import AdapterClassifier
 from mixupe_sklearn.adapters._input_transform import FEW_CHANNELS, Part, Prepare, is_unsafe_last
-from mixupe_sklearn.adapters._parameters import SignalParameters
 from mixupe_sklearn.modules import NAMED
 
-# Signals that are predicted at once: what the layers make of them is many times their own size.
+# Batch size of predictions: the activations are many times larger than the samples.
 ROWS_AT_ONCE = 256
-N_WORKERS = Number("a whole number >= 0", integer=True)
+N_WORKERS = Number("an integer >= 0", integer=True)
 SWITCHES = ("amp", "channels_last", "distributed")
 
 
-class SignalClassifier(SignalParameters, AdapterClassifier):
-    """Fit and predict; the subclasses know how signals are read."""
+class ImageLikeClassifier(AdapterClassifier):
+    """Fit and predict. The subclasses read the samples."""
 
     _modules = NAMED
     _fixed_names = (*AdapterClassifier._fixed_names, "amp", "channels_last")
@@ -61,17 +60,17 @@ class SignalClassifier(SignalParameters, AdapterClassifier):
             value = getattr(self, name)
             if not isinstance(value, bool) and value != "auto":
                 raise ValueError(f"Got {name}={value!r}, but expected True, False or 'auto'.")
-        self._make_augmentation()  # who knows no such name says so
+        self._make_augmentation()  # raises an error for an unknown name
         return super()._begin(X, y, sample_weight, is_new=is_new, learn=learn)
 
     def _validate_rows(self, X, *, reset, name="X"):
-        """Signals of the shape that the network knows."""
+        """Check that samples have the shape of the training samples."""
         shape = tuple(X.shape[1:])
         if reset:
             self.shape_in_ = shape
         elif shape != self.shape_in_:
             raise ValueError(
-                f"Got {name} of shape {_by(shape)} a sample (channels, height, width), but "
+                f"Got {name} of shape {_by(shape)} per sample (channels, height, width), but "
                 f"expected {_by(self.shape_in_)}, as in fit."
             )
         return X
@@ -90,12 +89,12 @@ class SignalClassifier(SignalParameters, AdapterClassifier):
         n_channels, *size = train.X.shape[1:]
         n_outputs = self._n_outputs()
         ours = {"n_outputs": n_outputs, "n_channels": n_channels, "image_size": tuple(size)}
-        # The words of timm and torchvision.
+        # Argument names of timm and torchvision.
         theirs = {"num_classes": n_outputs, "in_chans": n_channels, "img_size": tuple(size)}
         return {**ours, **theirs, "in_channels": n_channels}
 
     def _try_out(self, net: Any, train: Rows) -> int:
-        """Run a new module on two signals: how wide its output is, and how much work it is."""
+        """Run a new module on two samples: its output width, and an estimate of its work."""
         self._equip(net)
         few = net._prepared(first_rows(train.X), training=False)
         net.module_.eval()
@@ -108,13 +107,13 @@ class SignalClassifier(SignalParameters, AdapterClassifier):
             reason = " ".join(str(error).split())[:200]
             raise ValueError(
                 f"Got samples of shape {_by(self.shape_in_)} (channels, height, width), which the "
-                f"module cannot take ({type(error).__name__}: {reason}), but expected a module for "
-                f"this shape: larger samples, or other module_params."
+                f"module cannot process ({type(error).__name__}: {reason}), but expected a "
+                f"module for this shape: larger samples, or other module_params."
             ) from error
         return int(logits.shape[1])
 
     def _equip(self, net: Any) -> None:
-        """Tell a net how inputs are made ready, and in which precision and order it computes."""
+        """Set the input transform, precision and memory format of a net."""
         is_last = self._is_last(net)
         if is_last:
             net.module_.to(memory_format=torch.channels_last)
@@ -124,16 +123,16 @@ class SignalClassifier(SignalParameters, AdapterClassifier):
         net._n_workers = self.n_workers
 
     def _is_last(self, net: Any) -> bool:
-        """Whether channels lie next to each other in memory."""
+        """Whether the module runs in the memory format channels last."""
         device = torch.device(net.device).type
         is_unsafe = device == "cpu" and is_unsafe_last(net.module_)
         if self.channels_last == "auto":
-            # A module of one's own may rely on the usual order, as flattening by ``view`` does.
+            # A user's module may rely on the default format, for example with ``view``.
             is_ours = type(net.module_).__module__.startswith("mixupe_sklearn.modules.")
             return is_ours and device in ("cpu", "cuda") and not is_unsafe
         if self.channels_last and is_unsafe:
             raise ValueError(
-                f"Got channels_last=True on a processor with a 1 x 1 convolution with a stride "
+                f"Got channels_last=True on a CPU with a 1 x 1 convolution with a stride "
                 f"whose inputs have fewer than {FEW_CHANNELS} channels, but expected 'auto' or "
                 f"False: torch may damage the memory of the process there."
             )
@@ -142,7 +141,7 @@ class SignalClassifier(SignalParameters, AdapterClassifier):
     def _is_low_precision(self, net: Any) -> bool:
         if self.amp != "auto":
             return self.amp
-        # On a processor it was measured to take two to three times as long.
+        # On a CPU, bfloat16 took two to three times as long.
         return torch.device(net.device).type == "cuda" and torch.cuda.is_bf16_supported()
 
     def _continue_training(self) -> None:
@@ -160,7 +159,7 @@ class SignalClassifier(SignalParameters, AdapterClassifier):
     def _in_batches(self, data: Any) -> Iterator[Tensor]:
         if isinstance(data, Tensor):
             return iter(data.split(ROWS_AT_ONCE))
-        # With a generator of its own: torch's global one is left as found.
+        # Its own generator: torch's global one stays unchanged.
         how = {"num_workers": self.n_workers, "generator": torch.Generator()}
         return iter(Loader(data, batch_size=ROWS_AT_ONCE, **how))
 

@@ -1,4 +1,4 @@
-"""Signals on their way into a network: some of them, and a batch made ready."""
+"""The input transform of a network, and subsets of a Dataset."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-# Fewer channels than oneDNN's kernels take at once (8 with AVX2, 16 with AVX-512).
+# The block size of oneDNN's kernels (8 with AVX2, 16 with AVX-512).
 FEW_CHANNELS = 16
 
 
 class Part(Dataset):
-    """Some signals of a Dataset, by their numbers."""
+    """A subset of a Dataset with a ``shape``."""
 
     def __init__(self, whole: Any, index: np.ndarray):
         self.whole = whole
@@ -27,18 +27,18 @@ class Part(Dataset):
 
 
 class Prepare:
-    """From raw signals to what the module sees: zero mean, unit deviation, augmented in training.
+    """Normalise a batch to zero mean and unit deviation, and augment it in training.
 
     Parameters
     ----------
     mean, std : array of shape (n_channels,)
-        What is subtracted, and then divided by; of whole numbers it is taken 255 times.
+        Subtracted, and then divided by. For integers, both are multiplied by 255.
     dtype : torch.dtype, default=torch.float32
         Type of the result.
     augment : callable or None, default=None
         Applied to a normalised batch, in training only.
     channels_last : bool, default=False
-        Whether channels lie next to each other in memory, which convolutions may like better.
+        Whether the result has the memory format channels last.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class Prepare:
     """
 
     def __init__(self, mean, std, dtype=torch.float32, augment=None, channels_last=False):
-        # Arrays and text, which skops can save; tensors and their types it cannot.
+        # Arrays and text, because skops cannot save tensors and their types.
         self.mean = np.asarray(mean, dtype=np.float64).reshape(-1, 1, 1)
         self.std = np.asarray(std, dtype=np.float64).reshape(-1, 1, 1)
         self.dtype = str(dtype).removeprefix("torch.")
@@ -62,7 +62,7 @@ class Prepare:
             torch.from_numpy(unit * value).to(X.device, dtype) for value in (self.mean, self.std)
         )
         X = (X.to(dtype) - mean) / std
-        # Said in both cases: pictures may come in either order.
+        # Set in both cases, because images may have either format.
         order = torch.channels_last if self.channels_last else torch.contiguous_format
         X = X.contiguous(memory_format=order)
         if not training or self.augment is None:
@@ -71,21 +71,21 @@ class Prepare:
         if not isinstance(changed, Tensor):
             raise TypeError(
                 f"Got {type(changed).__name__} from augment, but expected a tensor of shape "
-                f"{tuple(X.shape)}, the shape of what it was given."
+                f"{tuple(X.shape)}, the shape of its input."
             )
         if changed.shape != X.shape:
             raise ValueError(
                 f"Got a batch of shape {tuple(changed.shape)} from augment, but expected "
-                f"{tuple(X.shape)}, the shape of what it was given."
+                f"{tuple(X.shape)}, the shape of its input."
             )
         return changed
 
 
 def is_unsafe_last(module: nn.Module) -> bool:
-    """Whether a processor may damage its memory in training with channels next to each other.
+    """Whether training with channels last may corrupt memory on a CPU.
 
-    The gradient of a 1 x 1 convolution with a stride and few channels is written beyond its
-    place in that order (oneDNN issue 6035, seen with torch 2.13; to be tried anew with later ones).
+    The gradient of a strided 1 x 1 convolution with few channels is written out of bounds in that
+    format (oneDNN issue 6035, seen with torch 2.13; test again with later versions).
 
     Examples
     --------

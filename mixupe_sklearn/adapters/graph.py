@@ -1,4 +1,4 @@
-"""MixupEGraphClassifier: the same method for graphs, mixed where they have become vectors."""
+"""MixupEGraphClassifier: MixupE for graphs, which are mixed after the encoder."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 
 from mixupe_sklearn._data.rows import Rows, Tensors
 from mixupe_sklearn._graphs.batching import GraphRows, Graphs
-from mixupe_sklearn._graphs.node_features import STAND_INS, UNKNOWN, learn_inputs
+from mixupe_sklearn._graphs.node_features import REPLACEMENTS, UNKNOWN, learn_inputs
 from mixupe_sklearn._graphs.read import read_graphs
 from mixupe_sklearn._method.forward import as_logits
 from mixupe_sklearn._net.net import MixupENet, float_type
@@ -17,32 +17,32 @@ from mixupe_sklearn._utils.parameter_rules import Choice, Kind, Rule, check_rule
 from mixupe_sklearn.adapters._base import AdapterClassifier, Samples
 from mixupe_sklearn.modules.gin import GIN
 
-# Nodes and edges that are predicted at once; a larger graph goes by itself.
+# Number of nodes and edges in a batch of predictions. A larger graph has its own batch.
 AT_ONCE = 2**16
 MODULES = {"gin": GIN}
-# Optimizers that move all weights in one operation if they are told to: steps are short here, and
-# a third of one would go into the many small weights.
+# Optimizers with a fused implementation. Steps are short here: the update of many small weights
+# would take a third of one.
 FUSED = ("adam", "adamw", "sgd")
 RULES: dict[str, Rule] = {
-    "without_features": Choice(STAND_INS),
+    "without_features": Choice(REPLACEMENTS),
     "unknown_labels": Choice(UNKNOWN),
-    "node_label": Kind("a name of a node attribute", (str,)),
-    "node_features": Kind("a name of a node attribute", (str,)),
+    "node_label": Kind("the name of a node attribute", (str,)),
+    "node_features": Kind("the name of a node attribute", (str,)),
 }
 
 
 class MixupEGraphClassifier(AdapterClassifier):
     """Neural network classifier for graphs, trained with MixupE.
 
-    Graphs come as a sequence, each of them a ``torch_geometric.data.Data``; a networkx graph; a
-    pair ``(adjacency, features)``, the adjacency a scipy sparse matrix or an array; a list of
-    edges; or a pair ``(edges, node_labels)`` as grakel has it. An encoder makes a vector of each
-    graph, and mixing and penalty act there, as in the paper: both share one pass through the
-    encoder.
+    ``X`` is a sequence of graphs. Each graph is a ``torch_geometric.data.Data``; a networkx graph;
+    a pair ``(adjacency, features)``, where the adjacency is a scipy sparse matrix or an array; a
+    list of edges; or a pair ``(edges, node_labels)`` as in grakel. An encoder maps each graph to a
+    vector. Mixing and penalty act on these vectors, as in the paper, and share one pass through
+    the encoder.
 
-    Nodes may bring features (numbers), which are taken as they are, or labels (names or whole
-    numbers, one a node), which become columns of zeros and ones. See ``without_features`` for
-    nodes that bring neither. Weights and attributes of edges are not read.
+    Nodes may have features (numbers), which are used unchanged, or labels (names or integers, one
+    per node), which are one-hot encoded. See ``without_features`` for nodes that have neither.
+    Weights and attributes of edges are ignored.
 
     Parameters
     ----------
@@ -62,32 +62,31 @@ class MixupEGraphClassifier(AdapterClassifier):
     eta : float, default=0.01
         Weight of the penalty; 0 is plain Mixup, exactly.
     penalty_fraction : float, default=1.0
-        Share of each batch, drawn at random, that the penalty is measured on. There is little to
-        save: only the head runs twice.
+        Fraction of each batch, drawn at random, that the penalty is computed on. It saves little
+        time here, because only the head runs twice.
     lam_per : {"batch", "sample"}, default="batch"
         One mixing weight for each batch (the paper) or for each graph.
     single_pass : bool, default=True
-        Whether mixed and clean vectors share one pass through the head. It matters for a head with
-        BatchNorm only, which :class:`GIN <mixupe_sklearn.modules.GIN>` does not have.
+        Whether mixed and clean vectors share one pass through the head. It only matters for a head
+        with BatchNorm, which :class:`GIN <mixupe_sklearn.modules.GIN>` does not have.
     module : str, class or callable, default="gin"
         The network: ``"gin"``, or a torch module class, or a function that returns a new module,
         with ``encode``, which takes a ``torch_geometric.data.Batch`` and gives a vector for each
         graph, and ``head``, which gives its logits. Arguments named ``n_features`` or
-        ``in_channels``, ``n_outputs``, ``out_channels`` or ``num_classes`` are filled in.
+        ``in_channels``, ``n_outputs``, ``out_channels`` or ``num_classes`` are set automatically.
     module_params : dict or None, default=None
         Further arguments of the module, for instance ``{"d_hidden": 32, "readout": "mean"}``; see
         :class:`GIN <mixupe_sklearn.modules.GIN>`.
     without_features : {"degree", "ones"}, default="degree"
-        What nodes without features and labels bring: the number of edges that lead to them, as
-        columns of zeros and ones (a number that was not seen in training counts as the nearest
-        that was), or a one.
+        Input for nodes without features and labels: the one-hot encoded in-degree (an unknown
+        degree is encoded as the nearest known one), or a constant 1.
     unknown_labels : {"error", "ignore"}, default="error"
-        What becomes of a node label at ``predict`` that no training graph had: one sentence that
-        names it, or a node without any of the known labels.
+        How ``predict`` treats a node label that no training graph had: raise an error, or encode
+        it as zeros.
     node_label : str, default="label"
-        Name of the attribute that nodes of networkx graphs have their label in.
+        Node attribute of networkx graphs that holds the label.
     node_features : str, default="x"
-        Name of the attribute that they have their features in.
+        Node attribute of networkx graphs that holds the features.
     optimizer : {"adam", "adamw", "nadam", "rmsprop", "sgd"} or class, default="adam"
         The optimizer, by name or as a torch class.
     optimizer_params : dict or None, default=None
@@ -95,37 +94,37 @@ class MixupEGraphClassifier(AdapterClassifier):
     lr : float, default=0.01
         Learning rate.
     lr_schedule : {"constant", "cosine", "onecycle"}, default="cosine"
-        How the learning rate moves from step to step of ``fit``; for others there are callbacks.
+        The learning-rate schedule over the steps of ``fit``. Callbacks provide others.
     weight_decay : float, default=0.0
         L2 penalty of the optimizer.
     max_epochs : int, default=100
         Number of passes over the graphs.
     batch_size : int, default=32
-        Graphs a step.
+        Graphs per step.
     class_weight : dict, list of dicts, "balanced" or None, default=None
         Weight of each class, multiplied with ``sample_weight``.
     early_stopping : bool, default=False
-        Whether training stops when the validation loss no longer falls; the weights of the best
-        epoch are kept. The graphs for it come from ``X_val``, else a share is set aside.
+        Whether training stops when the validation loss no longer decreases, and keeps the weights
+        of the best epoch. It is computed on ``X_val``, else on held-out graphs.
     validation_fraction : float, default=0.1
-        The share set aside, if ``early_stopping`` and no ``X_val`` is given.
+        The held-out fraction, if ``early_stopping`` and no ``X_val`` is given.
     n_iter_no_change : int, default=20
         Epochs without an improvement of at least ``tol`` before training stops early.
     tol : float, default=1e-4
-        Smallest fall of the validation loss that counts.
+        Smallest decrease of the validation loss that counts as an improvement.
     warm_start : bool, default=False
-        Whether ``fit`` goes on from the last fit's weights instead of new ones.
+        Whether ``fit`` continues from the weights of the last fit.
     callbacks : list of skorch callbacks or None, default=None
         Added to the net, for instance a learning-rate schedule.
     device : {"auto", "cpu", "cuda", "mps"}, default="auto"
-        Where to train; ``"auto"`` is a CUDA device where there is one.
+        Where to train. ``"auto"`` uses a CUDA device if there is one.
     n_threads : int or None, default=None
-        Threads of torch while training; None chooses by the work of a batch, and does not exceed
-        what the user or joblib has set.
+        Threads of torch during training. None chooses by the work of a batch, within the limit that
+        the user or joblib has set.
     random_state : int, RandomState instance or None, default=None
         Seed of initial weights, order, mixing and dropout.
     verbose : int, default=0
-        1 shows a progress bar, 2 a line for each epoch.
+        1 shows a progress bar, 2 prints a line for each epoch.
 
     Attributes
     ----------
@@ -134,11 +133,11 @@ class MixupEGraphClassifier(AdapterClassifier):
     net_ : MixupENet
         The skorch net; ``net_.module_`` is the trained torch module.
     inputs_ : NodeInputs
-        What nodes bring into the network: ``kind`` (``"label"``, ``"degree"``, ``"ones"`` or None
-        for features alone), the ``known`` labels or degrees, and ``n_features``, the width.
+        The encoding of nodes: ``kind`` (``"label"``, ``"degree"``, ``"ones"`` or None for features
+        only), the ``known`` labels or degrees, and ``n_features``, the number of inputs.
     history_ : list of dict
-        What was recorded in each epoch, among it ``train_loss``, ``train_mixup_loss``,
-        ``train_penalty``, ``loss_scale``, ``dur`` (seconds), and ``valid_loss`` where there are
+        The record of each epoch, including ``train_loss``, ``train_mixup_loss``,
+        ``train_penalty``, ``loss_scale``, ``dur`` (seconds), and ``valid_loss`` if there are
         validation graphs.
     loss_curve_ : list of float
         Training loss of each epoch.
@@ -147,8 +146,8 @@ class MixupEGraphClassifier(AdapterClassifier):
 
     See Also
     --------
-    MixupEClassifier : The same for tables.
-    MixupENet : The skorch net inside, for other irregular inputs.
+    MixupEClassifier : MixupE for tables.
+    MixupENet : The skorch net, for other irregular inputs.
 
     References
     ----------
@@ -169,7 +168,7 @@ class MixupEGraphClassifier(AdapterClassifier):
 
     _net_class = MixupENet
     _modules = MODULES
-    # Graphs have no shape to be mixed in: their vectors are.
+    # Graphs cannot be mixed, but their vectors can.
     mix_at = "hidden"
     compile = False
     _constant = (*AdapterClassifier._constant, "mix_at", "compile")
@@ -265,25 +264,25 @@ class MixupEGraphClassifier(AdapterClassifier):
         return Samples(*read_graphs(X, name, **names))
 
     def _validate_rows(self, X: Graphs, *, reset, name="X"):
-        """Nothing more: what is unlike the first graphs shows when nodes become numbers."""
+        """Return the graphs: the encoding of nodes checks them."""
         return X
 
     def _select(self, X: Graphs, is_wanted: np.ndarray) -> Graphs:
         return X.part(np.flatnonzero(is_wanted))
 
     def _learn_inputs(self, train: Rows) -> None:
-        # Of all graphs, also those that are set aside: a label of theirs is no unknown one.
+        # From all graphs, including held-out ones, whose labels are therefore known.
         self.inputs_ = learn_inputs(train.X, self.without_features)
 
     def _widths(self, train: Rows) -> dict[str, Any]:
         n_features, n_outputs = self.inputs_.n_features, self._n_outputs()
         ours = {"n_features": n_features, "n_outputs": n_outputs}
-        # The words of PyTorch Geometric.
+        # Argument names of PyTorch Geometric.
         theirs = {"in_channels": n_features, "out_channels": n_outputs, "num_classes": n_outputs}
         return {**ours, **theirs}
 
     def _try_out(self, net: Any, train: Rows) -> int:
-        """Run a new module on two graphs: how wide its output is, and how much work it is."""
+        """Run a new module on two graphs: its output width, and an estimate of its work."""
         module = net.module_
         for name in ("encode", "head"):
             if not callable(getattr(module, name, None)):
@@ -299,7 +298,7 @@ class MixupEGraphClassifier(AdapterClassifier):
             with torch.no_grad():
                 logits = as_logits(module(batch))
                 self._check_stages(module, batch, logits)
-                # For a node; most of the work is done for each of them.
+                # Per node, which dominates.
                 work = multiplications(module, batch)
         except (RuntimeError, TypeError, AttributeError) as error:
             reason = " ".join(str(error).split())[:200]
@@ -311,7 +310,7 @@ class MixupEGraphClassifier(AdapterClassifier):
         if len(logits) != len(few):
             raise ValueError(
                 f"Got a {type(module).__name__} with {len(logits)} rows of logits for {len(few)} "
-                f"graphs, but expected one a graph: let 'encode' sum over the nodes of a graph."
+                f"graphs, but expected one per graph: let 'encode' pool over the nodes of a graph."
             )
         net._work = round(work * float(train.X.n_nodes.mean()))
         return int(logits.shape[1])

@@ -1,20 +1,20 @@
-"""MixupEImageClassifier: the same method for pictures."""
+"""MixupEImageClassifier: MixupE for images."""
 
 from typing import Any
 
 from mixupe_sklearn._images.augment import make_augmentation
 from mixupe_sklearn._images.read import read_images
 from mixupe_sklearn.adapters._base import Samples
-from mixupe_sklearn.adapters._image_like import SignalClassifier
+from mixupe_sklearn.adapters._image_like import ImageLikeClassifier
 
 
-class MixupEImageClassifier(SignalClassifier):
-    """Neural network classifier for pictures, trained with MixupE.
+class MixupEImageClassifier(ImageLikeClassifier):
+    """Neural network classifier for images, trained with MixupE.
 
-    Pictures come as an array ``(n, h, w)``, ``(n, h, w, c)`` or ``(n, c, h, w)`` of bytes or of
-    floats in [0, 1] or [0, 255]; as a list of arrays, of PIL images or of files; as the path of a
-    folder with a folder for each class; or as a torch ``Dataset`` of pictures and labels, for what
-    does not fit into memory.
+    ``X`` is an array ``(n, h, w)``, ``(n, h, w, c)`` or ``(n, c, h, w)`` of bytes or of floats in
+    [0, 1] or [0, 255]; a list of arrays, of PIL images or of files; the path of a folder with a
+    folder for each class; or a torch ``Dataset`` of images and labels, for data larger than the
+    memory.
 
     Parameters
     ----------
@@ -34,17 +34,16 @@ class MixupEImageClassifier(SignalClassifier):
     eta : float, default=0.001
         Weight of the penalty; 0 is plain Mixup, exactly.
     penalty_fraction : float, default=1.0
-        Share of each batch, drawn at random, that the penalty is measured on: an unbiased estimate
-        at a fraction of its extra time.
+        Fraction of each batch, drawn at random, that the penalty is computed on: an unbiased
+        estimate at a fraction of the extra time.
     lam_per : {"batch", "sample"}, default="batch"
         One mixing weight for each batch (the paper) or for each sample.
     mix_at : {"input", "hidden"}, default="input"
-        Where samples are mixed; ``"hidden"`` is Manifold Mixup, after a stage of the module drawn
-        for each batch.
+        Where samples are mixed. ``"hidden"`` is Manifold Mixup, after a stage of the module that
+        is drawn for each batch.
     single_pass : bool, default=True
-        Whether mixed and clean samples share one forward pass. BatchNorm then sees both together;
-        False runs two passes, and only the mixed one moves the running statistics, which are then
-        those of plain Mixup.
+        Whether mixed and clean samples share one forward pass, in which BatchNorm uses both. False
+        runs two passes, and only the mixed one updates the running statistics, as in plain Mixup.
     module : str, class or callable, default="preactresnet18"
         The network: ``"preactresnet18"``, ``"preactresnet34"``, ``"preactresnet50"``,
         ``"preactresnet101"``, ``"wideresnet28-10"``, ``"resnet50"``, ``"vit-b16"``,
@@ -53,16 +52,16 @@ class MixupEImageClassifier(SignalClassifier):
         ``num_classes``, ``n_channels``, ``in_chans`` or ``in_channels``, ``image_size`` or
         ``img_size`` are filled in. It returns logits.
     module_params : dict or None, default=None
-        Further arguments of the module, for instance ``{"width": 16}``: a small one.
+        Further arguments of the module, for instance ``{"width": 16}`` for a small network.
     image_size : tuple of int or None, default=None
-        Height and width that pictures are brought to; None takes them as they are, all of one size.
+        Height and width to which images are resized. None requires images of one size.
     value_range : tuple of float or None, default=None
-        The least and the largest value that a pixel can have. None takes whole numbers for 0 to
-        255, floats within [0, 1] as such, and others within [0, 255] as bytes.
+        The minimum and maximum value of a pixel. None means 0 to 255 for integers, 0 to 1 for
+        floats within [0, 1], and 0 to 255 for other floats within [0, 255].
     augment : {"flip", "crop-flip", "resized-crop-flip"}, callable or None, default=None
-        What is done to a batch in training before it is mixed: mirror half of the pictures; crop
-        them out of a frame of four pixels, and mirror; crop and stretch, and mirror; or a function
-        from tensor to tensor, ``(n, c, h, w)``, of normalised pictures.
+        Augmentation of a training batch before mixing: horizontal flips; crops after padding by
+        four pixels, and flips; resized crops, and flips; or a function of a tensor
+        ``(n, c, h, w)`` of normalised images that returns a tensor of the same shape.
     optimizer : {"adam", "adamw", "nadam", "rmsprop", "sgd"} or class, default="adam"
         The optimizer, by name or as a torch class.
     optimizer_params : dict or None, default=None
@@ -70,50 +69,50 @@ class MixupEImageClassifier(SignalClassifier):
     lr : float, default=0.001
         Learning rate.
     lr_schedule : {"constant", "cosine", "onecycle"}, default="cosine"
-        How the learning rate moves from step to step of ``fit``; for others there are callbacks.
+        The learning-rate schedule over the steps of ``fit``. Callbacks provide others.
     weight_decay : float, default=0.0
         L2 penalty of the optimizer.
     max_epochs : int, default=30
         Number of passes over the samples.
     batch_size : int, default=100
-        Samples a step.
+        Samples per step.
     class_weight : dict, list of dicts, "balanced" or None, default=None
         Weight of each class, multiplied with ``sample_weight``.
     early_stopping : bool, default=False
-        Whether training stops when the validation loss no longer falls; the weights of the best
-        epoch are kept. The samples for it come from ``X_val``, else a share is set aside.
+        Whether training stops when the validation loss no longer decreases, and keeps the weights
+        of the best epoch. It is computed on ``X_val``, else on held-out samples.
     validation_fraction : float, default=0.1
-        The share set aside, if ``early_stopping`` and no ``X_val`` is given.
+        The held-out fraction, if ``early_stopping`` and no ``X_val`` is given.
     n_iter_no_change : int, default=10
         Epochs without an improvement of at least ``tol`` before training stops early.
     tol : float, default=1e-4
-        Smallest fall of the validation loss that counts.
+        Smallest decrease of the validation loss that counts as an improvement.
     warm_start : bool, default=False
-        Whether ``fit`` goes on from the last fit's weights instead of new ones.
+        Whether ``fit`` continues from the weights of the last fit.
     callbacks : list of skorch callbacks or None, default=None
         Added to the net, for instance :class:`mixupe_sklearn.callbacks.PolyakAverage`.
     device : {"auto", "cpu", "cuda", "mps"}, default="auto"
-        Where to train; ``"auto"`` is a CUDA device where there is one.
+        Where to train. ``"auto"`` uses a CUDA device if there is one.
     n_threads : int or None, default=None
-        Threads of torch while training; None chooses by the work of a batch, and does not exceed
-        what the user or joblib has set.
+        Threads of torch during training. None chooses by the work of a batch, within the limit that
+        the user or joblib has set.
     compile : bool, default=False
-        Whether the module is compiled with ``torch.compile`` while it trains.
+        Whether the module is compiled with ``torch.compile`` for training.
     amp : bool or "auto", default="auto"
-        Whether the module computes in bfloat16 while its weights stay in single precision;
-        ``"auto"`` does so on a CUDA device that can.
+        Whether the module computes in bfloat16, with weights in single precision. ``"auto"`` does
+        so on CUDA devices that support it.
     channels_last : bool or "auto", default="auto"
-        Whether channels lie next to each other in memory, which convolutions run faster on;
-        ``"auto"`` does so for the modules of this package where it is safe.
+        Whether to use the memory format channels last, in which convolutions are faster. ``"auto"``
+        does so for the modules of this package where it is safe.
     n_workers : int, default=0
-        Processes that read samples which do not lie in memory.
+        Number of processes that read samples which are not in memory.
     distributed : bool or "auto", default="auto"
-        Whether all processes that ``torchrun`` has started train together (extra
-        ``distributed``); ``"auto"`` does so where there is more than one.
+        Whether all processes that ``torchrun`` has started train one network (extra
+        ``distributed``). ``"auto"`` does so if there is more than one.
     random_state : int, RandomState instance or None, default=None
         Seed of initial weights, order, mixing, augmentation and dropout.
     verbose : int, default=0
-        1 shows a progress bar, 2 a line for each epoch.
+        1 shows a progress bar, 2 prints a line for each epoch.
 
     Attributes
     ----------
@@ -124,11 +123,11 @@ class MixupEImageClassifier(SignalClassifier):
     shape_in_ : tuple
         Channels, height and width of a sample.
     X_mean_, X_std_ : ndarray of shape (n_channels,)
-        Mean and deviation of each channel on the scale of [0, 1], by which inputs are normalised:
-        the method's derivation asks for a zero mean.
+        Mean and standard deviation of each channel on the scale of [0, 1], for normalising inputs.
+        The derivation of the method assumes a zero mean.
     history_ : list of dict
-        What was recorded in each epoch, among it ``train_loss``, ``train_mixup_loss``,
-        ``train_penalty``, ``loss_scale``, ``dur`` (seconds), and ``valid_loss`` where there are
+        The record of each epoch, including ``train_loss``, ``train_mixup_loss``,
+        ``train_penalty``, ``loss_scale``, ``dur`` (seconds), and ``valid_loss`` if there are
         validation samples.
     loss_curve_ : list of float
         Training loss of each epoch.
@@ -137,8 +136,8 @@ class MixupEImageClassifier(SignalClassifier):
 
     See Also
     --------
-    MixupESpeechClassifier : The same for sounds.
-    mixupe_sklearn.recipes.recipe : The paper's settings for its image data sets.
+    MixupESpeechClassifier : MixupE for audio.
+    mixupe_sklearn.recipes.recipe : The paper's settings for its image datasets.
 
     References
     ----------
@@ -200,50 +199,48 @@ class MixupEImageClassifier(SignalClassifier):
         random_state=None,
         verbose=0,
     ):
-        super().__init__(
-            method=method,
-            penalty=penalty,
-            penalty_order=penalty_order,
-            alpha=alpha,
-            beta=beta,
-            eta=eta,
-            penalty_fraction=penalty_fraction,
-            lam_per=lam_per,
-            mix_at=mix_at,
-            single_pass=single_pass,
-            module=module,
-            module_params=module_params,
-            optimizer=optimizer,
-            optimizer_params=optimizer_params,
-            lr=lr,
-            lr_schedule=lr_schedule,
-            weight_decay=weight_decay,
-            max_epochs=max_epochs,
-            batch_size=batch_size,
-            class_weight=class_weight,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            n_iter_no_change=n_iter_no_change,
-            tol=tol,
-            warm_start=warm_start,
-            callbacks=callbacks,
-            device=device,
-            n_threads=n_threads,
-            compile=compile,
-            amp=amp,
-            channels_last=channels_last,
-            n_workers=n_workers,
-            distributed=distributed,
-            random_state=random_state,
-            verbose=verbose,
-        )
+        self.method = method
+        self.penalty = penalty
+        self.penalty_order = penalty_order
+        self.alpha = alpha
+        self.beta = beta
+        self.eta = eta
+        self.penalty_fraction = penalty_fraction
+        self.lam_per = lam_per
+        self.mix_at = mix_at
+        self.single_pass = single_pass
+        self.module = module
+        self.module_params = module_params
         self.image_size = image_size
         self.value_range = value_range
         self.augment = augment
+        self.optimizer = optimizer
+        self.optimizer_params = optimizer_params
+        self.lr = lr
+        self.lr_schedule = lr_schedule
+        self.weight_decay = weight_decay
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.class_weight = class_weight
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.warm_start = warm_start
+        self.callbacks = callbacks
+        self.device = device
+        self.n_threads = n_threads
+        self.compile = compile
+        self.amp = amp
+        self.channels_last = channels_last
+        self.n_workers = n_workers
+        self.distributed = distributed
+        self.random_state = random_state
+        self.verbose = verbose
 
-    _fixed_names = (*SignalClassifier._fixed_names, "image_size", "value_range")
-    _with_labels = "a folder of class folders, or a Dataset of pairs (picture, label)"
-    # What the first pictures have settled: their size, the meaning of numbers, and the channels.
+    _fixed_names = (*ImageLikeClassifier._fixed_names, "image_size", "value_range")
+    _with_labels = "a folder of class folders, or a Dataset of pairs (image, label)"
+    # Size, value range and channels of the images in fit.
     _known: dict[str, Any]
 
     def _read(self, X: Any, name: str, *, is_new: bool, labelled: bool) -> Samples:

@@ -1,4 +1,4 @@
-"""MixupESpeechClassifier: the same method for short sounds, such as spoken words."""
+"""MixupESpeechClassifier: MixupE for short audio clips, such as spoken words."""
 
 import warnings
 from typing import Any
@@ -9,19 +9,19 @@ import torch
 from mixupe_sklearn._audio.spectrogram import Spectrogram
 from mixupe_sklearn._audio.waveforms import read_waveforms
 from mixupe_sklearn.adapters._base import Samples
-from mixupe_sklearn.adapters._image_like import SignalClassifier
+from mixupe_sklearn.adapters._image_like import ImageLikeClassifier
 
 # An axis of at most this size holds the channels of waveforms, mono or stereo.
 CHANNELS = 2
 
 
-class MixupESpeechClassifier(SignalClassifier):
-    """Neural network classifier for short sounds, trained with MixupE.
+class MixupESpeechClassifier(ImageLikeClassifier):
+    """Neural network classifier for short audio clips, trained with MixupE.
 
-    Sounds come as a list of waveforms, of equal length or not; as a list of files; or as the path
-    of a folder with a folder for each word. Each becomes a normalised spectrogram of 160
-    frequencies and 101 points in time, as in the paper (see :class:`Spectrogram`). Spectrograms
-    that are made already, an array ``(n, h, w)``, are taken as they are.
+    ``X`` is a list of waveforms, of equal length or not; a list of files; or the path of a folder
+    with a folder for each word. Each waveform becomes a normalised spectrogram of 160 frequencies
+    and 101 frames, as in the paper (see :class:`Spectrogram`). An array ``(n, h, w)`` of
+    precomputed spectrograms is used unchanged.
 
     Parameters
     ----------
@@ -41,28 +41,27 @@ class MixupESpeechClassifier(SignalClassifier):
     eta : float, default=0.01
         Weight of the penalty; 0 is plain Mixup, exactly.
     penalty_fraction : float, default=1.0
-        Share of each batch, drawn at random, that the penalty is measured on: an unbiased estimate
-        at a fraction of its extra time.
+        Fraction of each batch, drawn at random, that the penalty is computed on: an unbiased
+        estimate at a fraction of the extra time.
     lam_per : {"batch", "sample"}, default="batch"
         One mixing weight for each batch (the paper) or for each sample.
     mix_at : {"input", "hidden"}, default="input"
-        Where samples are mixed; ``"hidden"`` is Manifold Mixup, after a stage of the module drawn
-        for each batch.
+        Where samples are mixed. ``"hidden"`` is Manifold Mixup, after a stage of the module that
+        is drawn for each batch.
     single_pass : bool, default=True
-        Whether mixed and clean samples share one forward pass. BatchNorm then sees both together;
-        False runs two passes, and only the mixed one moves the running statistics, which are then
-        those of plain Mixup.
+        Whether mixed and clean samples share one forward pass, in which BatchNorm uses both. False
+        runs two passes, and only the mixed one updates the running statistics, as in plain Mixup.
     module : str, class or callable, default="lenet"
         The network: ``"lenet"``, ``"vgg11"``, ``"vgg13"``, or another name of
         :class:`MixupEImageClassifier`; or a torch module class, or a function that returns a new
         module. Arguments named ``n_outputs`` or ``num_classes``, ``n_channels``, ``in_chans`` or
-        ``in_channels``, ``image_size`` or ``img_size`` are filled in. It returns logits.
+        ``in_channels``, ``image_size`` or ``img_size`` are set automatically. It returns logits.
     module_params : dict or None, default=None
-        Further arguments of the module, for instance ``{"width": 16}``: a small one.
+        Further arguments of the module, for instance ``{"width": 16}`` for a small network.
     sampling_rate : int, default=16000
-        Values a second that waveforms have; files of other rates are resampled to it.
+        Sampling rate of the waveforms in Hz. Files with other rates are resampled.
     cache : str, pathlib.Path or None, default=None
-        Folder in which spectrograms are kept for the next time; None makes them anew.
+        Folder that caches spectrograms. None computes them each time.
     optimizer : {"adam", "adamw", "nadam", "rmsprop", "sgd"} or class, default="adam"
         The optimizer, by name or as a torch class.
     optimizer_params : dict or None, default=None
@@ -70,50 +69,50 @@ class MixupESpeechClassifier(SignalClassifier):
     lr : float, default=0.001
         Learning rate.
     lr_schedule : {"constant", "cosine", "onecycle"}, default="constant"
-        How the learning rate moves from step to step of ``fit``; for others there are callbacks.
+        The learning-rate schedule over the steps of ``fit``. Callbacks provide others.
     weight_decay : float, default=0.0
         L2 penalty of the optimizer.
     max_epochs : int, default=20
         Number of passes over the samples.
     batch_size : int, default=100
-        Samples a step.
+        Samples per step.
     class_weight : dict, list of dicts, "balanced" or None, default=None
         Weight of each class, multiplied with ``sample_weight``.
     early_stopping : bool, default=False
-        Whether training stops when the validation loss no longer falls; the weights of the best
-        epoch are kept. The samples for it come from ``X_val``, else a share is set aside.
+        Whether training stops when the validation loss no longer decreases, and keeps the weights
+        of the best epoch. It is computed on ``X_val``, else on held-out samples.
     validation_fraction : float, default=0.1
-        The share set aside, if ``early_stopping`` and no ``X_val`` is given.
+        The held-out fraction, if ``early_stopping`` and no ``X_val`` is given.
     n_iter_no_change : int, default=10
         Epochs without an improvement of at least ``tol`` before training stops early.
     tol : float, default=1e-4
-        Smallest fall of the validation loss that counts.
+        Smallest decrease of the validation loss that counts as an improvement.
     warm_start : bool, default=False
-        Whether ``fit`` goes on from the last fit's weights instead of new ones.
+        Whether ``fit`` continues from the weights of the last fit.
     callbacks : list of skorch callbacks or None, default=None
         Added to the net, for instance :class:`mixupe_sklearn.callbacks.PolyakAverage`.
     device : {"auto", "cpu", "cuda", "mps"}, default="auto"
-        Where to train; ``"auto"`` is a CUDA device where there is one.
+        Where to train. ``"auto"`` uses a CUDA device if there is one.
     n_threads : int or None, default=None
-        Threads of torch while training; None chooses by the work of a batch, and does not exceed
-        what the user or joblib has set.
+        Threads of torch during training. None chooses by the work of a batch, within the limit that
+        the user or joblib has set.
     compile : bool, default=False
-        Whether the module is compiled with ``torch.compile`` while it trains.
+        Whether the module is compiled with ``torch.compile`` for training.
     amp : bool or "auto", default="auto"
-        Whether the module computes in bfloat16 while its weights stay in single precision;
-        ``"auto"`` does so on a CUDA device that can.
+        Whether the module computes in bfloat16, with weights in single precision. ``"auto"`` does
+        so on CUDA devices that support it.
     channels_last : bool or "auto", default="auto"
-        Whether channels lie next to each other in memory, which convolutions run faster on;
-        ``"auto"`` does so for the modules of this package where it is safe.
+        Whether to use the memory format channels last, in which convolutions are faster. ``"auto"``
+        does so for the modules of this package where it is safe.
     n_workers : int, default=0
-        Processes that read samples which do not lie in memory.
+        Number of processes that read samples which are not in memory.
     distributed : bool or "auto", default="auto"
-        Whether all processes that ``torchrun`` has started train together (extra
-        ``distributed``); ``"auto"`` does so where there is more than one.
+        Whether all processes that ``torchrun`` has started train one network (extra
+        ``distributed``). ``"auto"`` does so if there is more than one.
     random_state : int, RandomState instance or None, default=None
         Seed of initial weights, order, mixing, augmentation and dropout.
     verbose : int, default=0
-        1 shows a progress bar, 2 a line for each epoch.
+        1 shows a progress bar, 2 prints a line for each epoch.
 
     Attributes
     ----------
@@ -124,11 +123,11 @@ class MixupESpeechClassifier(SignalClassifier):
     shape_in_ : tuple
         Channels, height and width of a sample.
     X_mean_, X_std_ : ndarray of shape (n_channels,)
-        Mean and deviation of the spectrograms, by which inputs are normalised: the method's
-        derivation asks for a zero mean.
+        Mean and standard deviation of the spectrograms, for normalising inputs. The derivation of
+        the method assumes a zero mean.
     history_ : list of dict
-        What was recorded in each epoch, among it ``train_loss``, ``train_mixup_loss``,
-        ``train_penalty``, ``loss_scale``, ``dur`` (seconds), and ``valid_loss`` where there are
+        The record of each epoch, including ``train_loss``, ``train_mixup_loss``,
+        ``train_penalty``, ``loss_scale``, ``dur`` (seconds), and ``valid_loss`` if there are
         validation samples.
     loss_curve_ : list of float
         Training loss of each epoch.
@@ -137,8 +136,8 @@ class MixupESpeechClassifier(SignalClassifier):
 
     See Also
     --------
-    MixupEImageClassifier : The same for pictures.
-    Spectrogram : The transformer inside.
+    MixupEImageClassifier : MixupE for images.
+    Spectrogram : The transformer that this classifier uses.
 
     References
     ----------
@@ -200,67 +199,65 @@ class MixupESpeechClassifier(SignalClassifier):
         random_state=None,
         verbose=0,
     ):
-        super().__init__(
-            method=method,
-            penalty=penalty,
-            penalty_order=penalty_order,
-            alpha=alpha,
-            beta=beta,
-            eta=eta,
-            penalty_fraction=penalty_fraction,
-            lam_per=lam_per,
-            mix_at=mix_at,
-            single_pass=single_pass,
-            module=module,
-            module_params=module_params,
-            optimizer=optimizer,
-            optimizer_params=optimizer_params,
-            lr=lr,
-            lr_schedule=lr_schedule,
-            weight_decay=weight_decay,
-            max_epochs=max_epochs,
-            batch_size=batch_size,
-            class_weight=class_weight,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            n_iter_no_change=n_iter_no_change,
-            tol=tol,
-            warm_start=warm_start,
-            callbacks=callbacks,
-            device=device,
-            n_threads=n_threads,
-            compile=compile,
-            amp=amp,
-            channels_last=channels_last,
-            n_workers=n_workers,
-            distributed=distributed,
-            random_state=random_state,
-            verbose=verbose,
-        )
+        self.method = method
+        self.penalty = penalty
+        self.penalty_order = penalty_order
+        self.alpha = alpha
+        self.beta = beta
+        self.eta = eta
+        self.penalty_fraction = penalty_fraction
+        self.lam_per = lam_per
+        self.mix_at = mix_at
+        self.single_pass = single_pass
+        self.module = module
+        self.module_params = module_params
         self.sampling_rate = sampling_rate
         self.cache = cache
+        self.optimizer = optimizer
+        self.optimizer_params = optimizer_params
+        self.lr = lr
+        self.lr_schedule = lr_schedule
+        self.weight_decay = weight_decay
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.class_weight = class_weight
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.warm_start = warm_start
+        self.callbacks = callbacks
+        self.device = device
+        self.n_threads = n_threads
+        self.compile = compile
+        self.amp = amp
+        self.channels_last = channels_last
+        self.n_workers = n_workers
+        self.distributed = distributed
+        self.random_state = random_state
+        self.verbose = verbose
 
-    _fixed_names = (*SignalClassifier._fixed_names, "sampling_rate")
+    _fixed_names = (*ImageLikeClassifier._fixed_names, "sampling_rate")
     _with_labels = "a folder of word folders"
-    # The rate of the sounds that the network was trained on, whatever the parameter becomes.
+    # The sampling rate in fit, even if the parameter changes later.
     _rate: int
 
     def _read(self, X: Any, name: str, *, is_new: bool, labelled: bool) -> Samples:
         if is_new:
             self._rate = self.sampling_rate
-        ready = _spectrograms(X, name)
-        if ready is not None:
-            return Samples(ready)
+        spectrograms = _precomputed(X, name)
+        if spectrograms is not None:
+            return Samples(spectrograms)
         n_words = 2 if is_new else 1
-        sounds = read_waveforms(
+        audio = read_waveforms(
             X, sampling_rate=self._rate, name=name, labelled=labelled, n_words=n_words
         )
-        maker = Spectrogram(sampling_rate=self._rate, cache=self.cache)
-        return Samples(_as_tensor(maker.transform(sounds))[:, None], sounds.labels)
+        transformer = Spectrogram(sampling_rate=self._rate, cache=self.cache)
+        return Samples(_as_tensor(transformer.transform(audio))[:, None], audio.labels)
 
 
-def _spectrograms(X: Any, name: str) -> torch.Tensor | None:
-    """Spectrograms that are made already, as a tensor with one channel; None for all else."""
+def _precomputed(X: Any, name: str) -> torch.Tensor | None:
+    """Precomputed spectrograms as a tensor with one channel, or None for other input."""
     n_axes = getattr(X, "ndim", 0)
     if n_axes not in (3, 4) or (n_axes == 4 and X.shape[1] != 1):
         return None
@@ -278,7 +275,7 @@ def _spectrograms(X: Any, name: str) -> torch.Tensor | None:
         kind = X.dtype if is_dense else X.layout
         raise ValueError(
             f"Got {name} of {kind} in {n_axes} dimensions, but expected spectrograms of real "
-            f"floats (of complex ones, the logarithm of their size), or waveforms in a list."
+            f"floats (the logarithm of magnitudes, not complex values), or waveforms in a list."
         )
     tensor = X if isinstance(X, torch.Tensor) else _as_tensor(X)
     if not bool(torch.isfinite(tensor).all()):
@@ -289,8 +286,8 @@ def _spectrograms(X: Any, name: str) -> torch.Tensor | None:
 
 
 def _as_tensor(values: np.ndarray) -> torch.Tensor:
-    """As a tensor of single precision; what lies in a file stays there."""
+    """A float32 tensor. Memory-mapped values stay memory-mapped."""
     values = np.ascontiguousarray(values, dtype=np.float32)
-    # torch warns of read-only memory, though nobody writes to it.
+    # torch warns about read-only memory, but nothing writes to it.
     with warnings.catch_warnings(action="ignore"):
         return torch.from_numpy(values)

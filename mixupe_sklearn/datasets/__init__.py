@@ -1,8 +1,8 @@
-"""Data to try things on: tables, and published sets of other data as they lie on disk.
+"""Loaders of tables, and of published datasets of images, speech and graphs on disk.
 
-Nothing is trained here. Loaders of tables return a :class:`Table` and need pandas, and those of
-OpenML its client: ``pip install mixupe-sklearn[openml]``. Those of pictures, speech and graphs are
-in :mod:`mixupe_sklearn.datasets.images`, :mod:`mixupe_sklearn.datasets.speech` and
+Loaders of tables return a :class:`Table` and need pandas. Those of OpenML need its client:
+``pip install mixupe-sklearn[openml]``. Loaders of images, speech and graphs are in
+:mod:`mixupe_sklearn.datasets.images`, :mod:`mixupe_sklearn.datasets.speech` and
 :mod:`mixupe_sklearn.datasets.graphs`.
 """
 
@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 __all__ = ["EMBEDDED", "Table", "load_embedded", "read_csv"]
-# Loaded when they are first asked for, since pictures and speech need no pandas.
+# Imported on first access, because images and speech need no pandas.
 _TABLES = {
     "EMBEDDED": "mixupe_sklearn.datasets.embedded",
     "Table": "mixupe_sklearn.datasets._dataset",
@@ -20,7 +20,7 @@ _TABLES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load a name when it is first asked for."""
+    """Import a name on first access."""
     if name not in _TABLES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -1,4 +1,4 @@
-"""A table with a target: what every loader here returns."""
+"""A table with a target, which every loader of tables returns."""
 
 import hashlib
 from collections.abc import Sequence
@@ -14,24 +14,24 @@ Fold = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
-    """Rows, their classes, and where they come from.
+    """A table with features, classes and its source.
 
     Parameters
     ----------
     name : str
         A short name, such as ``"iris"``.
     X : pandas.DataFrame
-        Raw columns: numbers, categories, holes.
+        Raw columns: numbers and categories, with missing values.
     y : ndarray of shape (n_rows,)
-        The class of each row, as text or whole numbers; no holes.
+        The class of each row, as text or integer, without missing values.
     source : str
         ``"embedded"``, ``"openml"`` or ``"csv"``.
     task_id : int or None, default=None
-        Number of the OpenML task, if it is one.
+        Id of the OpenML task, if the table is one.
     data_id : int or None, default=None
-        Number of the OpenML data set, if it is one.
+        Id of the OpenML dataset, if the table is one.
     folds : sequence of (train, test) or None, default=None
-        Positions of the task's own splits, by repeat, then fold.
+        Row positions of the task's splits, by repeat, then fold.
 
     Examples
     --------
@@ -56,17 +56,17 @@ class Table:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self.y)
 
     @cached_property
     def n_classes(self) -> int:
-        """How many different classes there are."""
+        """The number of classes."""
         return len(np.unique(self.y))
 
     @cached_property
     def fingerprint(self) -> str:
-        """Twelve hex digits that change when the columns, the rows or their classes do."""
+        """Twelve hex digits that identify columns, rows and classes."""
         digest = hashlib.sha256(repr([str(name) for name in self.X.columns]).encode())
         for values in (self.X, pd.Series(self.y)):
             hashes: Any = pd.util.hash_pandas_object(values, index=False)

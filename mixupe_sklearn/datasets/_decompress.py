@@ -1,6 +1,6 @@
-"""Files that may be compressed, read into memory: no more than such a file can honestly hold.
+"""Decompress files in memory, with a limit on their size.
 
-Nothing is unpacked to the disk, so no name within an archive becomes a path.
+Nothing is written to the disk, so no name within an archive becomes a path.
 """
 
 import bz2
@@ -14,17 +14,16 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-# Tables shrink to a tenth or so. What grows by more than this, and to more than so many bytes, was
-# made to fill a memory.
-MOST_GROWTH, ALWAYS_ALLOWED = 100, 2**28
-PIECE = 2**20
+# Tables are compressed about ten times. A file that exceeds both limits is a decompression bomb.
+MAX_RATIO, ALWAYS_ALLOWED = 100, 2**28
+CHUNK_BYTES = 2**20
 OPENERS: dict[str, Callable] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 DAMAGED: tuple[type[Exception], ...] = (EOFError, RuntimeError, zlib.error, lzma.LZMAError)
 DAMAGED += (zipfile.BadZipFile, OSError)
 
 
 def check_growth(n_bytes: int, path: Path) -> None:
-    """Refuse what a compressed file becomes, if that is out of all proportion.
+    """Refuse a decompressed size far above the size of the file.
 
     Examples
     --------
@@ -34,15 +33,15 @@ def check_growth(n_bytes: int, path: Path) -> None:
     ...     size = path.write_bytes(b"x")
     ...     check_growth(2**28, path)
     """
-    if n_bytes > max(ALWAYS_ALLOWED, MOST_GROWTH * path.stat().st_size):
+    if n_bytes > max(ALWAYS_ALLOWED, MAX_RATIO * path.stat().st_size):
         raise ValueError(
-            f"Got path={str(path)!r}, which grows to {n_bytes:,} bytes or more, but expected at "
-            f"most {MOST_GROWTH} times its size; if that is right, unpack it and name the file."
+            f"Got path={str(path)!r}, which decompresses to at least {n_bytes:,} bytes, but "
+            f"expected at most {MAX_RATIO} times its size; unpack the file if it is intact."
         )
 
 
-def unpacked(path: Path) -> bytes:
-    """The bytes of a file, as they were before it was compressed.
+def decompressed(path: Path) -> bytes:
+    """The bytes of a file, decompressed according to its suffix.
 
     Examples
     --------
@@ -50,7 +49,7 @@ def unpacked(path: Path) -> bytes:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder, "x.csv.gz")
     ...     size = path.write_bytes(gzip.compress(b"a,b"))
-    ...     unpacked(path)
+    ...     decompressed(path)
     b'a,b'
     """
     kind = path.suffix.lower()
@@ -63,29 +62,29 @@ def unpacked(path: Path) -> bytes:
 
 
 def _only_member(archive: zipfile.ZipFile, path: Path) -> str:
-    # Archives from macOS hold a hidden twin of each file.
+    # Archives from macOS hold a hidden copy of each file.
     is_file = re.compile("(?!__MACOSX/).*[^/]").fullmatch
     members = list(filter(is_file, archive.namelist()))
     if len(members) != 1:
         raise ValueError(
             f"Got path={str(path)!r} with {len(members)} files in it, but expected one; unpack "
-            f"it and name the file."
+            f"it and give the file."
         )
     return members[0]
 
 
 def _read(opened: AbstractContextManager[Any], path: Path) -> bytes:
-    # Piece by piece: an archive's own word on its size may be a lie.
+    # In chunks: the size that an archive declares may be wrong.
     content = bytearray()
     with opened as file:
-        while piece := file.read(PIECE):
-            content += piece
+        while chunk := file.read(CHUNK_BYTES):
+            content += chunk
             check_growth(len(content), path)
     return bytes(content)
 
 
 def short_name(path: Path) -> str:
-    """The name of a file without its endings.
+    """The name of a file without its suffixes.
 
     Examples
     --------

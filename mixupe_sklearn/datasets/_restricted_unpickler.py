@@ -1,22 +1,22 @@
-"""Pickles that others made, read without trust: a pickle may name any function to call."""
+"""Read arrays from untrusted pickles, which could name any function to call."""
 
-import pickle  # nosec B403 # its reader, held to a short list of names
+import pickle  # nosec B403 # its reader, restricted to a short list of names
 import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-# The types that arrays of published sets have: numbers, and text of a fixed width.
+# The array types of published datasets: numbers, and text of a fixed width.
 TYPE = re.compile(r"[|<>=]?(b1|[iu][1248]|f[248]|[SU]\d{1,4})")
 
 
 class RefusedError(ValueError):
-    """A pickle asks for more than arrays."""
+    """A pickle names something other than arrays."""
 
 
 class _Type:
-    """Stands for numpy's type of an array, which a damaged pickle could leave broken for all."""
+    """Replaces ``numpy.dtype``, whose shared instances a damaged pickle could corrupt."""
 
     def __init__(self, name: str | bytes, *_: Any):
         self.name = name.decode() if isinstance(name, bytes) else name
@@ -31,7 +31,7 @@ class _Type:
 
 
 class _Array:
-    """Stands for an array, and is made one of its own bytes once all has been read."""
+    """Replaces ``numpy.ndarray``. The array is built from its bytes at the end."""
 
     def __init__(self, *_: Any):
         self.values: np.ndarray | None = None
@@ -47,7 +47,7 @@ def _from_buffer(content: bytes, kind: _Type, shape: tuple, order: Any, *_: Any)
     return array
 
 
-# Of these, arrays are made.
+# The names in a pickle of arrays.
 ALLOWED: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): None,  # only named, as the first argument of the next
     ("numpy", "dtype"): _Type,
@@ -57,13 +57,14 @@ ALLOWED: dict[tuple[str, str], Any] = {
 
 
 class _ArraysOnly(pickle._Unpickler):
-    """Unpickles arrays, text, numbers, lists and dicts: whatever else is named is refused.
+    """Unpickles arrays, text, numbers, lists and dicts, and refuses all other names.
 
-    In Python: the one in C takes gigabytes where a damaged file has a large number of a memo.
+    It derives from the unpickler in Python, because the one in C allocates gigabytes for a large
+    memo index in a damaged file.
     """
 
     def find_class(self, module: str, name: str) -> Any:
-        """What stands for one of the few functions of which arrays are made."""
+        """The replacement for an allowed name."""
         module = module.replace("numpy.core", "numpy._core")  # its name before numpy 2
         if (module, name) == ("_codecs", "encode"):
             return _as_bytes
@@ -73,14 +74,14 @@ class _ArraysOnly(pickle._Unpickler):
 
 
 def _as_bytes(text: str, encoding: str) -> bytes:
-    """What old pickles call to say bytes."""
+    """Replaces ``_codecs.encode``, by which old pickles encode bytes."""
     if encoding != "latin1":
         raise RefusedError(f"the encoding {encoding!r}")
     return text.encode("latin1")
 
 
 def unpickle_arrays(path: Path, title: str, address: str) -> dict[bytes, Any]:
-    """The dict in a pickle of arrays and text, with keys as bytes, or one sentence.
+    """Read the dict in a pickle of arrays and text, with keys as bytes.
 
     Examples
     --------
@@ -88,7 +89,7 @@ def unpickle_arrays(path: Path, title: str, address: str) -> dict[bytes, Any]:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "batch"
     ...     size = path.write_bytes(pickle.dumps({"labels": [1, 2]}))
-    ...     unpickle_arrays(path, "a set", "an address")
+    ...     unpickle_arrays(path, "a dataset", "an address")
     {b'labels': [1, 2]}
     """
     try:
@@ -96,16 +97,16 @@ def unpickle_arrays(path: Path, title: str, address: str) -> dict[bytes, Any]:
             content = _ArraysOnly(file, encoding="bytes").load()
     except RefusedError as error:
         raise RefusedError(
-            f"Got {str(path)!r}, a pickle that asks for {error}, but expected arrays and text "
-            f"only; get it from {address}."
+            f"Got {str(path)!r}, a pickle that names {error}, but expected arrays and text "
+            f"only; download it from {address}."
         ) from error
-    except Exception as error:  # damaged pickles raise whatever their bytes happen to mean
+    except Exception as error:  # a damaged pickle can raise anything
         raise ValueError(
-            f"Got {str(path)!r}, but expected a whole file of {title} ({error}); unpack it again."
+            f"Got {str(path)!r}, but expected an intact file of {title} ({error}); unpack it again."
         ) from error
     if not isinstance(content, dict):
         raise ValueError(f"Got {str(path)!r}, but expected a dict, as in {title}.")
-    # Keys are text where Python 3 wrote them.
+    # Python 3 writes keys as text.
     keys = {key.encode() if isinstance(key, str) else key: key for key in content}
     return {name: _finished(content[key]) for name, key in keys.items()}
 

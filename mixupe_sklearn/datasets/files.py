@@ -1,4 +1,4 @@
-"""A user's own table: a CSV file whose delimiter, encoding, holes and types are found out."""
+"""Read a table from a CSV file: delimiter, encoding, missing values and types are inferred."""
 
 import csv
 import difflib
@@ -13,25 +13,25 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_numeric_dtype  # truth values are numbers to it
+from pandas.api.types import is_numeric_dtype  # true for booleans, too
 
 from mixupe_sklearn._utils.warnings import warn_user
 from mixupe_sklearn.datasets._dataset import Table
-from mixupe_sklearn.datasets._decompress import DAMAGED, short_name, unpacked
+from mixupe_sklearn.datasets._decompress import DAMAGED, decompressed, short_name
 
 DELIMITERS = (",", ";", "\t", "|")
-# Words for holes, whatever their case, besides those that pandas knows.
+# Markers of missing values in lower case, besides those of pandas.
 MISSING = ("", "na", "n/a", "nan", "null", "?", "none")
-# More different numbers are taken for amounts; whole ones often stand for classes.
-MOST_FRACTIONS, MOST_WHOLE = 20, 100
-# How many records show what the delimiter is, and whether the first one holds names.
-N_LOOKED_AT = 100
-# What spreadsheets on Windows may write above the names.
+# A target with more distinct numbers is continuous. Integers often are classes.
+MAX_FRACTIONS, MAX_INTEGERS = 20, 100
+# Number of records used to infer the delimiter and to check for a header.
+N_INSPECTED = 100
+# Spreadsheets on Windows may write this above the header.
 SEPARATOR = re.compile(r"""\s*"?sep=([^\r\n"])"?[ \t]*(?=[\r\n])""", re.I)
 DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d*)?([eE][+-]?\d+)?")
-# Only a point that separates thousands has another separator after three digits.
+# Only a thousands separator has another separator after three digits.
 THOUSANDS = re.compile(r"\.\d{3}[.,]")
-# Control characters that no text has.
+# Control characters that do not occur in text.
 CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
@@ -41,23 +41,23 @@ def read_csv(path: str | os.PathLike, target: str, *, name: str | None = None) -
     Parameters
     ----------
     path : str or path
-        A file with a line of column names, and fields separated by commas, semicolons, tabs or
-        bars; also compressed (``.gz``, ``.xz``, ``.bz2``, or ``.zip`` with one file in it), but
-        not to less than a hundredth where it holds more than 256 MiB. Text is UTF-8 or, with a
-        byte order mark, UTF-16; else Windows-1252, with a warning. A line ``sep=;`` above the
-        names tells the delimiter. Numbers may have a decimal comma where no comma separates
-        fields; a column with decimal commas and points is text, with a warning.
+        A file with a header line, and fields separated by commas, semicolons, tabs or bars. It may
+        be compressed (``.gz``, ``.xz``, ``.bz2``, or ``.zip`` with one file in it), up to 256 MiB
+        or 100 times the compressed size. The encoding is UTF-8, UTF-16 with a byte order mark, or
+        else Windows-1252, with a warning. A line ``sep=;`` above the header declares the delimiter.
+        Numbers may have a decimal comma if commas do not separate fields. A column with decimal
+        commas and points is text, with a warning.
     target : str
         The column with the classes.
     name : str or None, default=None
-        A short name; None takes the file's.
+        A short name. None means the name of the file.
 
     Returns
     -------
     table : Table
-        Holes (empty fields, ``NA``, ``N/A``, ``NaN``, ``null``, ``none``, ``?``) are NaN. Left
-        out, with a warning, are columns without any value and rows without a class. Classes are
-        whole numbers or text, also where numbers have leading zeros (``01``).
+        Missing values (empty fields, ``NA``, ``N/A``, ``NaN``, ``null``, ``none``, ``?``) are NaN.
+        Empty columns and rows without a class are dropped, with a warning. Classes are integers or
+        text. Numbers with leading zeros (``01``) are text.
 
     Examples
     --------
@@ -72,9 +72,9 @@ def read_csv(path: str | os.PathLike, target: str, *, name: str | None = None) -
     """
     path, target = Path(path), str(target).strip()
     text = _decoded(_content(path), path)
-    told = SEPARATOR.match(text)
-    text = text[told.end() :] if told else text  # keeps the line's end, so that lines count on
-    delimiter = _delimiter(text, told[1] if told else DELIMITERS, target, path)
+    declared = SEPARATOR.match(text)
+    text = text[declared.end() :] if declared else text  # keeps the line break for line numbers
+    delimiter = _delimiter(text, declared[1] if declared else DELIMITERS, target, path)
     names = _names(text, delimiter, target, path)
     written = _written(text, delimiter, names, target, path)
     frame = _read(text, delimiter, names, path)
@@ -85,20 +85,22 @@ def read_csv(path: str | os.PathLike, target: str, *, name: str | None = None) -
 def _content(path: Path) -> bytes:
     if not path.exists():
         raise FileNotFoundError(
-            f"Got path={str(path)!r}, but expected a file that is there; the current folder is "
+            f"Got path={str(path)!r}, but expected an existing file; the current folder is "
             f"{str(Path.cwd())!r}."
         )
     if path.is_dir():
         raise IsADirectoryError(f"Got path={str(path)!r}, a folder, but expected a file in it.")
     try:
-        return unpacked(path)
+        return decompressed(path)
     except DAMAGED as error:
-        if isinstance(error, OSError) and error.errno:  # bz2 and gzip raise it without a number
+        if (
+            isinstance(error, OSError) and error.errno
+        ):  # bz2 and gzip raise OSError without errno for damaged files
             raise OSError(
-                f"Got path={str(path)!r}, but expected a file that can be read: {error.strerror}."
+                f"Got path={str(path)!r}, but expected a readable file: {error.strerror}."
             ) from error
         raise ValueError(
-            f"Got path={str(path)!r}, but expected a whole {path.suffix} file: {error}."
+            f"Got path={str(path)!r}, but expected an intact {path.suffix} file: {error}."
         ) from error
 
 
@@ -107,7 +109,7 @@ def _decoded(content: bytes, path: Path) -> str:
     try:
         text, is_guess = content.decode("utf-16" if is_utf16 else "utf-8-sig"), False
     except UnicodeDecodeError:
-        # What spreadsheets on Windows write; the five bytes that mean nothing there are rare.
+        # The encoding of spreadsheets on Windows. Its five undefined bytes are rare.
         text, is_guess = content.decode("cp1252", errors="replace"), True
     if not text.strip():
         raise ValueError(
@@ -128,7 +130,7 @@ def _decoded(content: bytes, path: Path) -> str:
 
 
 def _records(text: str, delimiter: str, path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Records that are not blank, each with the number of its first line."""
+    """Non-blank records, each with the number of its first line."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
     line = 1
     try:
@@ -138,23 +140,23 @@ def _records(text: str, delimiter: str, path: Path) -> Iterator[tuple[int, list[
             line = reader.line_num + 1
     except csv.Error as error:
         raise ValueError(
-            f"Got a field without end in line {line} of {str(path)!r}, but expected shorter ones; "
-            f"is a quotation mark left open?"
+            f"Got an unterminated field in line {line} of {str(path)!r}, but expected shorter "
+            f"fields; is a quotation mark missing?"
         ) from error
 
 
 def _first_rows(text: str, delimiter: str, path: Path) -> list[list[str]]:
     rows = []
-    with suppress(ValueError):  # a field without end is told of later, if the delimiter is right
-        for _, cells in itertools.islice(_records(text, delimiter, path), N_LOOKED_AT):
+    with suppress(ValueError):  # reported later, if this is the delimiter
+        for _, cells in itertools.islice(_records(text, delimiter, path), N_INSPECTED):
             rows.append(cells)
     return rows
 
 
 def _delimiter(text: str, delimiters: Sequence[str], target: str, path: Path) -> str:
-    """The delimiter that gives the target's column, then the most even, longest rows."""
+    """The delimiter for which the target is a column and rows are most regular."""
 
-    # csv.Sniffer takes the comma of decimal numbers for one, and knows nothing of the target.
+    # csv.Sniffer accepts decimal commas as delimiters, and does not know the target.
     def fitness(delimiter: str) -> tuple[bool, float, int, int]:
         rows = _first_rows(text, delimiter, path)
         width = len(rows[0]) if rows else 0
@@ -167,9 +169,9 @@ def _delimiter(text: str, delimiters: Sequence[str], target: str, path: Path) ->
     found = {delimiter: fitness(delimiter) for delimiter in delimiters}
     best = max(delimiters, key=lambda delimiter: found[delimiter])
     if found[best][2] < 2:
-        hint = "; delete comments above the names" if text.lstrip().startswith("#") else ""
+        hint = "; delete comments above the header" if text.lstrip().startswith("#") else ""
         raise ValueError(
-            f"Got path={str(path)!r} with one column in its first line, but expected two at least, "
+            f"Got path={str(path)!r} with one column in its first line, but expected at least two, "
             f"separated by commas, semicolons, tabs or bars{hint}."
         )
     return best
@@ -191,27 +193,27 @@ def _names(text: str, delimiter: str, target: str, path: Path) -> list[str]:
             f"Got column {twice[0]!r} more than once in {str(path)!r}, but expected different "
             f"names; rename one."
         )
-    is_named = _are_counted(names) and not _comes_again(rows, names.index(target))
+    is_named = _are_consecutive(names) and not _is_repeated(rows, names.index(target))
     if _looks_like_data(rows) and not is_named:
         warn_user(
             f"Got a first line of {str(path)!r} that looks like data ({_listed(names)}), but it is "
-            f"taken for the column names; add a line of names above if it is a row."
+            f"used as the header; add a line of column names if it is a row."
         )
     return names
 
 
 def _looks_like_data(rows: list[list[str]]) -> bool:
-    """Whether half of the first line are numbers, or values that come again below."""
-    like_data = [_is_number(field) or _comes_again(rows, i) for i, field in enumerate(rows[0])]
+    """Whether half of the first line are numbers, or values that are repeated below."""
+    like_data = [_is_number(field) or _is_repeated(rows, i) for i, field in enumerate(rows[0])]
     return 2 * sum(like_data) >= len(rows[0])
 
 
-def _comes_again(rows: list[list[str]], column: int) -> bool:
+def _is_repeated(rows: list[list[str]], column: int) -> bool:
     return any(row[column : column + 1] == [rows[0][column]] for row in rows[1:])
 
 
-def _are_counted(names: list[str]) -> bool:
-    """Whether numbers among the names count the columns, as programs write them."""
+def _are_consecutive(names: list[str]) -> bool:
+    """Whether the numbers among the names are consecutive, as programs write them."""
     numbers = [name for name in names if _is_number(name)]
     return any(numbers == [str(start + n) for n in range(len(numbers))] for start in (0, 1))
 
@@ -227,7 +229,7 @@ def _unknown_target(target: str, rows: list[list[str]], path: Path) -> str:
     close = [lowered[name] for name in difflib.get_close_matches(target.lower(), lowered)]
     hint = f"did you mean {_listed(close)}?" if close else f"it has {_listed(names)}."
     if names[0].startswith("#") and not close:
-        hint = f"delete comments above the names, such as {names[0]!r}."
+        hint = f"delete comments above the header, such as {names[0]!r}."
     return f"Got target={target!r}, but expected a column of {str(path)!r}; {hint}"
 
 
@@ -245,8 +247,8 @@ def _is_number(text: str) -> bool:
 
 
 def _written(text: str, delimiter: str, names: list[str], target: str, path: Path) -> np.ndarray:
-    """What stands in the target's column, once all rows have proven to be whole."""
-    # pandas fills short rows with holes, and takes the first field of long ones for their name.
+    """The text in the target's column. Raises an error for rows of another length."""
+    # pandas would fill short rows with missing values, and use extra fields as an index.
     column, width, written = names.index(target), len(names), []
     for line, cells in _records(text, delimiter, path):
         if len(cells) != width:
@@ -268,12 +270,12 @@ def _read(text: str, delimiter: str, names: list[str], path: Path) -> pd.DataFra
             index_col=False,
             na_values=["?"],
             skipinitialspace=True,
-            low_memory=False,  # else a column's type may change in the middle
+            low_memory=False,  # infers one type per column
         )
-    except pd.errors.ParserError as error:  # quotation marks that the csv module lets pass
+    except pd.errors.ParserError as error:  # quotation marks that the csv module accepts
         reason = str(error).rpartition("error: ")[2].strip()
         raise ValueError(
-            f"Got {str(path)!r} with a quotation mark left open, but expected pairs: {reason}."
+            f"Got {str(path)!r} with an unclosed quotation mark, but expected pairs: {reason}."
         ) from error
     for column in frame.columns[[not is_numeric_dtype(kind) for kind in frame.dtypes]]:
         where = f"column {column!r} of {str(path)!r}"
@@ -282,7 +284,7 @@ def _read(text: str, delimiter: str, names: list[str], path: Path) -> pd.DataFra
 
 
 def _numbers_or_text(column: pd.Series, has_decimal_comma: bool, where: str) -> pd.Series:
-    """What pandas makes of a column, if blanks and more words for holes did not keep it from it."""
+    """A column as numbers if possible, without blanks and markers of missing values."""
     text = column.astype(object).map(str, na_action="ignore").str.strip()
     text = text.mask(text.str.lower().isin(MISSING))
     known = text.dropna()
@@ -292,26 +294,30 @@ def _numbers_or_text(column: pd.Series, has_decimal_comma: bool, where: str) -> 
         if has_comma_form.all() and (not has_point or known.str.contains(THOUSANDS).any()):
             text = text.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
         elif has_point and (has_comma_form | known.map(_is_number)).all():
-            warn_user(f"Got {where} with decimal commas and points, so it is text; write one kind.")
+            warn_user(
+                f"Got {where} with decimal commas and points, so it is text; use one of them."
+            )
     try:
-        # Whole numbers beyond 64 bits would stay objects.
+        # Otherwise, integers beyond 64 bits would stay objects.
         return pd.to_numeric(text).astype(np.float64)
     except (ValueError, TypeError):
-        return text.infer_objects()  # text, in the type that this version of pandas has for it
+        return text.infer_objects()  # the string type of this version of pandas
 
 
 def _split_off(
     frame: pd.DataFrame, target: str, written: np.ndarray, path: Path
 ) -> tuple[pd.DataFrame, np.ndarray]:
-    """Columns and classes, without the rows that have none."""
+    """Features and classes, without rows that have no class."""
     has_class = frame[target].notna().to_numpy()
     where = f"column {target!r} of {str(path)!r}"
     words = sorted({word for word in written[~has_class] if word})
-    note = f" ({_listed(words)} taken for holes)" if words else ""
+    note = f" ({_listed(words)} read as missing)" if words else ""
     if not has_class.any():
         raise ValueError(f"Got {where} without any value{note}, but expected a class in each row.")
     if not has_class.all():
-        warn_user(f"Got {where} with {(~has_class).sum()} holes{note}; those rows are left out.")
+        warn_user(
+            f"Got {where} with {(~has_class).sum()} missing values{note}; these rows are dropped."
+        )
     classes, written = frame.loc[has_class, target], written[has_class]
     if is_numeric_dtype(classes.dtype) and any(re.match(r"[+-]?0\d", word) for word in written):
         classes = pd.Series(written)  # 01 and 1 are two classes
@@ -320,29 +326,27 @@ def _split_off(
     _refuse_infinity(X, path)
     empty = X.columns[X.isna().all()].tolist()
     if len(empty) == X.shape[1]:
-        raise ValueError(
-            f"Got no values besides {where}, but expected one more column with values."
-        )
+        raise ValueError(f"Got no values besides {where}, but expected another column with values.")
     if empty:
-        warn_user(f"Got {str(path)!r} with empty columns, which are left out: {_listed(empty)}.")
+        warn_user(f"Got {str(path)!r} with empty columns, which are dropped: {_listed(empty)}.")
     return X.drop(columns=empty), y
 
 
 def _refuse_infinity(X: pd.DataFrame, path: Path) -> None:
-    endless = [name for name, x in X.select_dtypes("number").items() if np.isinf(x).any()]
-    if endless:
+    infinite = [name for name, x in X.select_dtypes("number").items() if np.isinf(x).any()]
+    if infinite:
         raise ValueError(
-            f"Got infinity in column {_listed(endless)} of {str(path)!r}, but expected finite "
+            f"Got infinity in column {_listed(infinite)} of {str(path)!r}, but expected finite "
             f"numbers; leave such fields empty or write a number."
         )
 
 
 def _classes(column: pd.Series, where: str, note: str) -> np.ndarray:
     counts = column.value_counts()
-    if _is_amount(column, len(counts)):
+    if _is_continuous(column, len(counts)):
         raise ValueError(
-            f"Got {where} with {len(counts)} different numbers, but expected a few classes; "
-            f"amounts are for MixupERegressor, and classes may be text, such as 'c17'."
+            f"Got {where} with {len(counts)} distinct numbers, but expected a few classes; "
+            f"use MixupERegressor for continuous targets, or text for classes, such as 'c17'."
         )
     names = counts.index.tolist()
     if len(names) == 1:
@@ -350,23 +354,23 @@ def _classes(column: pd.Series, where: str, note: str) -> np.ndarray:
     rare = [name for name, count in zip(names, counts, strict=True) if count == 1]
     if rare:
         raise ValueError(
-            f"Got {where} with one row only of {_listed(rare)}, but expected two at least of each "
-            f"class, since no row both trains and tests; leave such rows out or join classes."
+            f"Got {where} with a single row of {_listed(rare)}, but expected at least two of each "
+            f"class, one for training and one for testing; drop such rows or merge classes."
         )
-    if _is_whole(column):
+    if _is_integer(column):
         return column.to_numpy().astype(np.int64)
     return np.array([str(value) for value in column], dtype=object)
 
 
-def _is_whole(column: pd.Series) -> bool:
+def _is_integer(column: pd.Series) -> bool:
     is_number = is_numeric_dtype(column.dtype) and column.dtype != bool
-    # Beyond, floats are whole numbers because they are not exact.
+    # Beyond this, all floats are integers.
     return is_number and bool((column % 1 == 0).all() and column.abs().max() < 2**53)
 
 
-def _is_amount(column: pd.Series, n_different: int) -> bool:
+def _is_continuous(column: pd.Series, n_distinct: int) -> bool:
     if not is_numeric_dtype(column.dtype):
         return False
-    if _is_whole(column):
-        return n_different > max(MOST_WHOLE, len(column) / 10)
-    return n_different > min(MOST_FRACTIONS, max(2, len(column) / 2))
+    if _is_integer(column):
+        return n_distinct > max(MAX_INTEGERS, len(column) / 10)
+    return n_distinct > min(MAX_FRACTIONS, max(2, len(column) / 2))

@@ -1,4 +1,4 @@
-"""Sets of graphs as they lie on a disk: the TU format, and the text format of Xu et al. (2019)."""
+"""Graph datasets on disk: the TU format, and the text format of Xu et al. (2019)."""
 
 import os
 from collections.abc import Iterator
@@ -17,19 +17,19 @@ FOLDS = "10fold_idx"
 
 
 class GraphSet(NamedTuple):
-    """Graphs with their labels, and the folds that come with them.
+    """Graphs with their labels and folds.
 
     Attributes
     ----------
     name : str
-        Name of the set.
+        Name of the dataset.
     graphs : list of pairs
-        A sparse adjacency for each graph, and what its nodes come with: an array ``(n_nodes,)`` of
-        labels, an array ``(n_nodes, n_features)`` of numbers, or None.
+        A sparse adjacency for each graph, and labels of its nodes ``(n_nodes,)``, features
+        ``(n_nodes, n_features)``, or None.
     y : ndarray of shape (n_graphs,)
         The labels of the graphs.
     folds : list of pairs or None
-        Numbers of the graphs to train and to test on, for each fold; None without folds.
+        Positions of the training and test graphs of each fold. None without folds.
 
     Examples
     --------
@@ -50,15 +50,15 @@ class GraphSet(NamedTuple):
 def load_graph_text(path: str | os.PathLike) -> GraphSet:
     r"""Read graphs in the text format of "How Powerful are Graph Neural Networks?".
 
-    A line has the number of graphs. Each graph is a line with its number of nodes and its label,
-    then a line for each node: its tag, the number of its neighbours, and these, counted from 0.
-    Tags are labels of nodes; where there is only one, they tell nothing and are left out.
+    The first line has the number of graphs. Each graph has a line with its number of nodes and its
+    label, then a line for each node: its tag, the number of its neighbours, and their indices from
+    0. Tags are node labels. They are dropped if there is only one distinct tag.
 
     Parameters
     ----------
     path : path
-        A file, or a folder ``NAME`` with ``NAME.txt`` and perhaps ``10fold_idx``, which holds
-        ``train_idx-1.txt`` and ``test_idx-1.txt`` up to 10.
+        A file, or a folder ``NAME`` with ``NAME.txt`` and optionally a folder ``10fold_idx``, which
+        holds ``train_idx-1.txt`` and ``test_idx-1.txt`` up to 10.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def load_graph_text(path: str | os.PathLike) -> GraphSet:
 
 
 class _Lines:
-    """Lines of whole numbers, one after the other."""
+    """Iterates over lines of integers."""
 
     def __init__(self, file: Path):
         if not file.is_file():
@@ -101,19 +101,19 @@ class _Lines:
         self.number = 0
         self._lines: Iterator[str] = iter(_text(file).splitlines())
 
-    def numbers(self, n_least: int) -> list[int]:
+    def numbers(self, n_min: int) -> list[int]:
         self.number += 1
         line = next(self._lines, None)
         try:
             if line is None:
                 raise ValueError("the file ends before it")
             found = [int(word) for word in line.split()]
-            if len(found) < n_least:
+            if len(found) < n_min:
                 raise ValueError(f"it has {len(found)} numbers")
         except ValueError as error:
             raise ValueError(
                 f"Got line {self.number} of {str(self.file)!r} with {line!r} ({error}), but "
-                f"expected at least {n_least} whole numbers: {TEXT_LAYOUT}."
+                f"expected at least {n_min} integers: {TEXT_LAYOUT}."
             ) from None
         return found
 
@@ -121,8 +121,8 @@ class _Lines:
         rest = next((line for line in self._lines if line.strip()), None)
         if rest is not None:
             raise ValueError(
-                f"Got {rest!r} after the last graph of {str(self.file)!r}, but expected no more "
-                f"than its first line says."
+                f"Got {rest!r} after the last graph of {str(self.file)!r}, but expected only the "
+                f"number of graphs in its first line."
             )
 
 
@@ -152,27 +152,27 @@ def _read_text_graph(lines: _Lines) -> tuple[sparse.csr_array, np.ndarray, int]:
 
 
 def _adjacency(pairs: np.ndarray, n_nodes: int) -> sparse.csr_array:
-    """A matrix of ones, from source to target; an edge that is told twice counts once."""
+    """A matrix of ones, from source to target. Duplicate edges count once."""
     pairs = np.unique(pairs, axis=0)
     ones = np.ones(len(pairs), dtype=np.int8)
     return sparse.csr_array((ones, (pairs[:, 0], pairs[:, 1])), shape=(n_nodes, n_nodes))
 
 
 def read_folds(folder: str | os.PathLike, n_graphs: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Read folds of graphs: the numbers of those to train and to test on.
+    """Read folds: positions of the training and test graphs.
 
     Parameters
     ----------
     folder : path
         Holds ``train_idx-1.txt``, ``test_idx-1.txt``, and so on.
     n_graphs : int
-        How many graphs there are. Each fold has all of them, and none is tested twice; some may be
-        tested by no fold, as in the folds of MUTAG.
+        The number of graphs. Each fold has all of them. A graph is in at most one test set: some
+        are in none, as in the folds of MUTAG.
 
     Returns
     -------
     folds : list of pairs of arrays
-        Training and test numbers.
+        Training and test positions.
 
     Examples
     --------
@@ -204,8 +204,8 @@ def read_folds(folder: str | os.PathLike, n_graphs: int) -> list[tuple[np.ndarra
     if len(tested) != len(set(tested)):
         twice = next(graph for graph in tested if tested.count(graph) > 1)
         raise ValueError(
-            f"Got folds in {str(folder)!r} of which several test graph {twice}, but expected it in "
-            f"one of them."
+            f"Got folds in {str(folder)!r} with graph {twice} in several test sets, but expected "
+            f"it in one."
         )
     return folds
 
@@ -220,38 +220,39 @@ def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise ValueError(f"Got {str(file)!r}, which is no text, but expected numbers.") from None
+        raise ValueError(f"Got {str(file)!r}, which is not text, but expected numbers.") from None
 
 
 def _numbers(file: Path, dtype: Any = np.int64) -> np.ndarray:
-    """Numbers of a text file, rows by lines, in the TU format parted by commas."""
+    """The numbers of a text file, one row per line, separated by spaces or commas."""
     try:
         lines = (line.replace(",", " ").split() for line in _text(file).splitlines())
         rows = [line for line in lines if line]
         return np.array(rows, dtype=dtype).reshape(len(rows), len(rows[0]) if rows else 1)
     except ValueError as error:
-        what = "whole numbers" if dtype is np.int64 else "numbers"
+        what = "integers" if dtype is np.int64 else "numbers"
         raise ValueError(
-            f"Got {str(file)!r} with something else than lines of {what} ({error}), but expected "
-            f"these alone."
+            f"Got {str(file)!r} with other content than {what} ({error}), but expected "
+            f"lines of {what} only."
         ) from None
 
 
 def load_tu(folder: str | os.PathLike, *, attributes: bool = False) -> GraphSet:
-    r"""Read graphs in the TU format, as the sets of TUDataset come.
+    r"""Read graphs in the TU format of TUDataset.
 
-    Nothing is downloaded. The sets (Morris et al., 2020) are at
-    https://chrsmrrs.github.io/datasets/docs/datasets/, to be unpacked.
+    Nothing is downloaded. Download a dataset (Morris et al., 2020) from
+    https://chrsmrrs.github.io/datasets/docs/datasets/ and unpack it.
 
     Parameters
     ----------
     folder : path
-        A folder ``NAME`` with ``NAME_A.txt`` (edges, nodes counted from 1),
+        A folder ``NAME`` with ``NAME_A.txt`` (edges, nodes numbered from 1),
         ``NAME_graph_indicator.txt`` (the graph of each node), ``NAME_graph_labels.txt``, and
-        perhaps ``NAME_node_labels.txt`` and ``NAME_node_attributes.txt``. Other files are not read.
+        optionally ``NAME_node_labels.txt`` and ``NAME_node_attributes.txt``. Other files are
+        ignored.
     attributes : bool, default=False
-        Whether nodes come with their attributes, beside which labels are columns of zeros and ones.
-        If not, they come with their labels alone, where there are any.
+        Whether to read node attributes, together with one-hot encoded labels. If not, nodes have
+        only their labels, if there are any.
 
     Returns
     -------
@@ -276,7 +277,7 @@ def load_tu(folder: str | os.PathLike, *, attributes: bool = False) -> GraphSet:
     if len(files) != 1:
         raise FileNotFoundError(
             f"Got folder={str(folder)!r} with {len(files)} files *_A.txt, but expected one, and "
-            f"others of the same name: unpack a set of {TU_ADDRESS} there."
+            f"others of the same name: unpack a dataset of {TU_ADDRESS} there."
         )
     name = files[0].name.removesuffix("_A.txt")
 
@@ -286,7 +287,7 @@ def load_tu(folder: str | os.PathLike, *, attributes: bool = False) -> GraphSet:
     for what in ("graph_indicator", "graph_labels"):
         if not part(what).is_file():
             raise FileNotFoundError(
-                f"Got no {str(part(what))!r}, but expected it beside its edges."
+                f"Got no {str(part(what))!r}, but expected it beside the edges."
             )
     owner = _numbers(part("graph_indicator"))[:, 0] - 1
     y = _numbers(part("graph_labels"))[:, 0]
@@ -294,8 +295,8 @@ def load_tu(folder: str | os.PathLike, *, attributes: bool = False) -> GraphSet:
     edges = _numbers(files[0])
     if edges.size and edges.shape[1] != 2:
         raise ValueError(
-            f"Got {str(files[0])!r} with {edges.shape[1]} numbers a line, but expected two, an "
-            f"edge."
+            f"Got {str(files[0])!r} with {edges.shape[1]} numbers per line, but expected the two "
+            f"nodes of an edge."
         )
     edges = edges.reshape(-1, 2) - 1
     _check_edges(edges, owner, files[0])
@@ -325,7 +326,7 @@ def _check_edges(edges: np.ndarray, owner: np.ndarray, file: Path) -> None:
     if not is_there.all():
         line = int((~is_there).any(axis=1).argmax())
         raise ValueError(
-            f"Got line {line + 1} of {str(file)!r} with an edge to a node that is not there, but "
+            f"Got line {line + 1} of {str(file)!r} with an edge to a missing node, but "
             f"expected 1 to {len(owner)}."
         )
     is_within = owner[edges[:, 0]] == owner[edges[:, 1]]
@@ -341,8 +342,8 @@ def _features(file: Path, labels: np.ndarray | None, attributes: bool) -> np.nda
     if attributes:
         if not file.is_file():
             raise FileNotFoundError(
-                f"Got attributes=True, but no {str(file)!r}: expected attributes=False for a set "
-                f"without any."
+                f"Got attributes=True, but no {str(file)!r}: expected attributes=False for a "
+                f"dataset without attributes."
             )
         parts.append(_numbers(file, np.float64))
     for column in [] if labels is None else labels.T:
@@ -353,7 +354,7 @@ def _features(file: Path, labels: np.ndarray | None, attributes: bool) -> np.nda
 def _cut(
     edges: np.ndarray, owner: np.ndarray, n_graphs: int, nodes: np.ndarray | None
 ) -> list[tuple[sparse.csr_array, np.ndarray | None]]:
-    """One adjacency for each graph, from edges between nodes that are counted through."""
+    """One adjacency for each graph, from edges between globally numbered nodes."""
     first = np.searchsorted(owner, np.arange(n_graphs + 1))
     order = np.argsort(owner[edges[:, 0]], kind="stable")
     edges = edges[order]

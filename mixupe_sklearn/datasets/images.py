@@ -1,6 +1,6 @@
-"""Sets of pictures in the layouts in which they are published: CIFAR, SVHN, Tiny ImageNet, folders.
+"""Image datasets in their published layouts: CIFAR, SVHN, Tiny ImageNet, and class folders.
 
-Nothing is downloaded: unpack a set, and name its folder.
+Nothing is downloaded: unpack a dataset and give the path of its folder.
 """
 
 import math
@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.io import loadmat, whosmat
 
-from mixupe_sklearn._images.folders import list_folder
+from mixupe_sklearn._images.files import list_folder
 from mixupe_sklearn.datasets._decompress import check_growth
 from mixupe_sklearn.datasets._restricted_unpickler import unpickle_arrays
 
 
 class ImageSplits(NamedTuple):
-    """Pictures to learn from and to test with.
+    """Training and test images.
 
     Parameters
     ----------
     X_train, X_test : array of shape (n, h, w, c), or list of path
-        The pictures, as bytes or by their files; the estimators take both.
+        The images, as bytes or as files. The estimators accept both.
     y_train, y_test : array of int of shape (n,)
         Positions in ``classes``.
     classes : array of str
@@ -46,14 +46,14 @@ class ImageSplits(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """How a set is called, where it is published, and what its folder holds."""
+    """Title, address and files of a dataset."""
 
     title: str
     address: str
     files: str
 
     def missing(self, path: Path) -> FileNotFoundError:
-        """One sentence on a file that is not there."""
+        """The error for a missing file."""
         return FileNotFoundError(
             f"Got no {str(path)!r}, but expected the folder of {self.title} with {self.files}; it "
             f"is published at {self.address}."
@@ -96,7 +96,7 @@ TINY_IMAGENET = _Layout(
     "train/CLASS/images/*.JPEG, val/images/*.JPEG, val/val_annotations.txt",
 )
 IMAGE_FOLDER = _Layout(
-    "a set of pictures",
+    "an image dataset",
     "https://image-net.org (ImageNet, for one)",
     "train/CLASS/*.jpg and val/CLASS/*.jpg (or test/CLASS/*.jpg)",
 )
@@ -105,19 +105,19 @@ IMAGE_FOLDER = _Layout(
 def load_cifar(folder: str | os.PathLike, name: str = "cifar10") -> ImageSplits:
     """Read CIFAR-10 or CIFAR-100 in its Python version.
 
-    The files are pickles; nothing but arrays, text and lists is unpickled from them.
+    The files are pickles. Only arrays, text and lists are unpickled from them.
 
     Parameters
     ----------
     folder : str or path
         ``cifar-10-batches-py`` or ``cifar-100-python``, or the folder that it is in.
     name : {"cifar10", "cifar100"}, default="cifar10"
-        Which of the two.
+        The dataset.
 
     Returns
     -------
     splits : ImageSplits
-        Pictures (n, 32, 32, 3) of bytes. The classes of CIFAR-100 are the hundred fine ones.
+        Images (n, 32, 32, 3) of bytes. The classes of CIFAR-100 are its 100 fine classes.
 
     Examples
     --------
@@ -156,24 +156,24 @@ https://www.cs.toronto.edu/~kriz/cifar.html (the Python version).
 def _cifar_part(path: Path, kind: _Cifar) -> tuple[np.ndarray, np.ndarray]:
     content = _unpickled(path, kind.layout)
     X, y = _as_array(_found(content, b"data")), _as_array(_found(content, kind.labels))
-    is_good = X.dtype == np.uint8 and X.ndim == 2 and X.shape[1] == 3072
-    if not is_good or y.shape != X.shape[:1] or not len(y) or y.dtype.kind not in "iu":
+    is_valid = X.dtype == np.uint8 and X.ndim == 2 and X.shape[1] == 3072
+    if not is_valid or y.shape != X.shape[:1] or not len(y) or y.dtype.kind not in "iu":
         raise ValueError(
             f"Got {str(path)!r} with data of shape {X.shape} and labels of shape {y.shape} and "
-            f"type {y.dtype}, but expected bytes (n, 3072) and n whole numbers, as in "
+            f"type {y.dtype}, but expected bytes (n, 3072) and n integers, as in "
             f"{kind.layout.title}."
         )
     return np.ascontiguousarray(X.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), y.astype(np.int64)
 
 
 def _as_array(value: Any) -> np.ndarray:
-    """An array, or a flat list as one: lists in lists may stand for more than memory holds."""
+    """An array, or a flat list as an array. Nested lists could expand beyond the memory."""
     is_flat = isinstance(value, list) and not any(isinstance(one, list | tuple) for one in value)
     return np.asarray(value) if is_flat or isinstance(value, np.ndarray) else np.empty(0, object)
 
 
 def _found(content: dict, key: bytes) -> Any:
-    """What a file has under a name, which is bytes if Python 2 wrote it, else text."""
+    """The entry of a key, which is bytes if Python 2 wrote the file, else text."""
     return content.get(key, content.get(key.decode()))
 
 
@@ -194,11 +194,11 @@ def load_svhn(folder: str | os.PathLike) -> ImageSplits:
     Returns
     -------
     splits : ImageSplits
-        Pictures (n, 32, 32, 3) of bytes; the digit 0, which the files call 10, is class 0.
+        Images (n, 32, 32, 3) of bytes. The digit 0, label 10 in the files, is class 0.
 
     Examples
     --------
-    A set of one picture in each file:
+    One image in each file:
 
     >>> import pathlib, tempfile, numpy as np
     >>> from scipy.io import savemat
@@ -218,17 +218,17 @@ def _svhn_part(path: Path) -> tuple[np.ndarray, np.ndarray]:
     if not path.is_file():
         raise SVHN.missing(path)
     try:
-        for name, shape, kind in whosmat(path):  # what it says of itself, before it is expanded
+        for name, shape, kind in whosmat(path):  # the declared shapes, before decompression
             if name in ("X", "y"):
-                _check_told(name, shape, kind, path)
+                _check_declared(name, shape, kind, path)
         content = loadmat(path, variable_names=["X", "y"])
         X, y = content["X"], content["y"].ravel().astype(np.int64)
-    except Exception as error:  # damaged files raise whatever their bytes happen to mean
+    except Exception as error:  # a damaged file can raise anything
         raise ValueError(
-            f"Got {str(path)!r}, but expected a whole file of {SVHN.title} with X and y; get it "
-            f"again ({error})."
+            f"Got {str(path)!r}, but expected an intact file of {SVHN.title} with X and y; "
+            f"download it again ({error})."
         ) from error
-    X = X[..., None] if X.ndim == 3 else X  # a single picture loses its axis in such files
+    X = X[..., None] if X.ndim == 3 else X  # such files drop the axis of a single image
     if X.dtype != np.uint8 or X.ndim != 4 or X.shape[2] != 3 or X.shape[3] != len(y):
         raise ValueError(
             f"Got {str(path)!r} with X of shape {X.shape} and {len(y)} labels, but expected bytes "
@@ -237,14 +237,14 @@ def _svhn_part(path: Path) -> tuple[np.ndarray, np.ndarray]:
     return np.ascontiguousarray(np.moveaxis(X, 3, 0)), y % 10
 
 
-def _check_told(name: str, shape: tuple[int, ...], kind: str, path: Path) -> None:
+def _check_declared(name: str, shape: tuple[int, ...], kind: str, path: Path) -> None:
     if kind not in ("double", "single") and "int" not in kind:
         raise ValueError(f"{name} is of the kind {kind}")
     check_growth(math.prod(shape), path)
 
 
 def load_tiny_imagenet(folder: str | os.PathLike) -> ImageSplits:
-    """List the files of Tiny ImageNet: its training set, and its validation set as the test set.
+    """List the files of Tiny ImageNet, with its validation set as the test set.
 
     Parameters
     ----------
@@ -254,11 +254,11 @@ def load_tiny_imagenet(folder: str | os.PathLike) -> ImageSplits:
     Returns
     -------
     splits : ImageSplits
-        Paths; classes are WordNet numbers, such as ``n01443537``. Some pictures are grey.
+        Paths. Classes are WordNet ids, such as ``n01443537``. Some images are grey.
 
     Examples
     --------
-    A set of two pictures to learn from and one to test with:
+    Two training images and one test image:
 
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -279,37 +279,37 @@ def load_tiny_imagenet(folder: str | os.PathLike) -> ImageSplits:
     X_train, names = list_folder(path / "train", "folder")
     classes, y_train = np.unique(names, return_inverse=True)
     rows = [line.split("\t")[:2] for line in notes.read_text().splitlines() if line.strip()]
-    strange = next((row[0] for row in rows if not _is_plain(row[0])), None)
-    if strange is not None:
+    invalid = next((row[0] for row in rows if not _is_plain(row[0])), None)
+    if invalid is not None:
         raise ValueError(
-            f"Got the picture {strange!r} in {str(notes)!r}, but expected names of files without a "
+            f"Got the image {invalid!r} in {str(notes)!r}, but expected file names without a "
             f"folder."
         )
     X_test = [path / "val" / "images" / row[0] for row in rows]
-    gone = next((file for file in X_test if not file.is_file()), None)
-    if gone is not None or not rows:
-        raise TINY_IMAGENET.missing(gone or path / "val" / "images")
+    missing = next((file for file in X_test if not file.is_file()), None)
+    if missing is not None or not rows:
+        raise TINY_IMAGENET.missing(missing or path / "val" / "images")
     y_test = _positions([row[-1] for row in rows], classes, notes)
     return ImageSplits(X_train, y_train, X_test, y_test, classes)
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a name cannot lead out of the folder that it is looked for in."""
+    """Whether a file name cannot point outside of its folder."""
     return name not in ("", ".", "..") and not set(name) & set("/\\:\0")
 
 
 def load_image_folder(folder: str | os.PathLike) -> ImageSplits:
-    """List the files of a set with a folder for each part, and in it one for each class.
+    """List the files of a dataset with a folder for each split, and in it one for each class.
 
     Parameters
     ----------
     folder : str or path
-        A folder with ``train`` and, to test with, ``test`` or else ``val``.
+        A folder with ``train``, and ``test`` or else ``val``.
 
     Returns
     -------
     splits : ImageSplits
-        Paths; classes are named by their folders.
+        Paths. Classes are the names of the folders.
 
     Examples
     --------
@@ -333,7 +333,7 @@ def load_image_folder(folder: str | os.PathLike) -> ImageSplits:
 
 
 def _has_folders(path: Path) -> bool:
-    """Whether there are classes: the pictures of a contest's test folder have none."""
+    """Whether there are class folders: test images of a competition have none."""
     return path.is_dir() and any(entry.is_dir() for entry in path.iterdir())
 
 
@@ -341,7 +341,7 @@ def _positions(names: Sequence[str] | np.ndarray, classes: np.ndarray, path: Pat
     unknown = sorted(set(names) - set(classes))
     if unknown:
         raise ValueError(
-            f"Got class {str(unknown[0])!r} in {str(path)!r}, but expected those of the training "
-            f"set only; add its pictures there, or leave it out."
+            f"Got class {str(unknown[0])!r} in {str(path)!r}, but expected only those of the "
+            f"training set; add its images there, or leave it out."
         )
     return np.searchsorted(classes, np.asarray(names))

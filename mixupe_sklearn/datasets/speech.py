@@ -1,4 +1,4 @@
-"""Speech Commands as it lies on a disk: a folder for each word, the speaker in each file name."""
+"""Speech Commands on disk: a folder for each word, and the speaker in each file name."""
 
 import difflib
 import os
@@ -14,29 +14,29 @@ from mixupe_sklearn._utils.parameter_rules import Number, check_rules
 
 ADDRESS = "http://download.tensorflow.org/data/speech_commands_v0.02.tar.gz"
 LAYOUT = "folder/WORD/SPEAKER_nohash_NUMBER.wav"
-# The name of the speaker is the beginning of a hash.
+# The speaker is the beginning of a hash.
 FILE_NAME = re.compile(r"([0-9a-f]{8})_nohash_\d+\.wav", re.IGNORECASE)
-# The lists that come with the data, and what they make of the files that they name.
+# The lists of the dataset, and the split of the files in them.
 LISTS = {"validation_list.txt": "valid", "testing_list.txt": "test"}
-SHARE = Number("a share between 0 and 1", 0, 1, open_low=True)
+SHARE = Number("a fraction between 0 and 1", 0, 1, open_low=True)
 
 
 class SpeechCommands(NamedTuple):
-    """Clips of spoken words, one an entry of each array.
+    """Audio clips of spoken words, one per entry of each array.
 
     Attributes
     ----------
     paths : ndarray of str
         The wav files.
     labels : ndarray of str
-        The word that is spoken.
+        The spoken words.
     speakers : ndarray of str
-        Who speaks it: eight hex digits.
+        The speakers: eight hex digits.
     split : ndarray of str or None
-        ``"train"``, ``"valid"`` or ``"test"`` by the lists of the data set, no speaker in two of
-        them; None if the lists are not there.
+        ``"train"``, ``"valid"`` or ``"test"`` by the lists of the dataset, which share no
+        speaker. None without lists.
     classes : list of str
-        The different words, sorted.
+        The distinct words, sorted.
 
     Examples
     --------
@@ -57,18 +57,18 @@ class SpeechCommands(NamedTuple):
 def load_speech_commands(
     folder: str | os.PathLike, *, words: Sequence[str] | None = None
 ) -> SpeechCommands:
-    """Find the clips of Google's Speech Commands data set, or of one laid out like it.
+    """Find the clips of Google's Speech Commands dataset, or of one with the same layout.
 
-    Nothing is downloaded, and no sound is read. The data (Warden, 2018; CC BY 4.0) are at
-    http://download.tensorflow.org/data/speech_commands_v0.02.tar.gz, to be unpacked.
+    Nothing is downloaded, and no audio is read. Download the data (Warden, 2018; CC BY 4.0) from
+    http://download.tensorflow.org/data/speech_commands_v0.02.tar.gz and unpack them.
 
     Parameters
     ----------
     folder : path
-        Holds a folder for each word, with files named ``SPEAKER_nohash_NUMBER.wav``, and perhaps
-        ``validation_list.txt`` and ``testing_list.txt``. Recorded noise is left out.
+        Holds a folder for each word, with files named ``SPEAKER_nohash_NUMBER.wav``, and
+        optionally ``validation_list.txt`` and ``testing_list.txt``. Background noise is ignored.
     words : sequence of str or None, default=None
-        The words to take; None takes all.
+        The words to load. None means all.
 
     Returns
     -------
@@ -107,21 +107,21 @@ def load_speech_commands(
 def split_by_speaker(
     speakers: Sequence[str] | np.ndarray, share: float = 0.2, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Part clips into training and test so that no speaker is in both.
+    """Split clips into training and test sets that share no speaker.
 
     Parameters
     ----------
     speakers : sequence of str
-        Who speaks each clip.
+        The speaker of each clip.
     share : float, default=0.2
-        Share of the clips that the test gets, as nearly as whole speakers allow.
+        Fraction of the clips in the test set, approximately.
     seed : int, default=0
-        Chooses the test's speakers; the order of the clips does not matter.
+        Seed for the choice of test speakers. The order of the clips has no effect.
 
     Returns
     -------
     train, test : tuple of ndarray of int
-        Positions, sorted; neither is empty.
+        Sorted positions. Neither is empty.
 
     Examples
     --------
@@ -133,10 +133,10 @@ def split_by_speaker(
     people, clip_of, n_clips = np.unique(speakers, return_inverse=True, return_counts=True)
     if len(people) < 2:
         raise ValueError(
-            f"Got {len(people)} speakers, but expected two at least: one for each part."
+            f"Got {len(people)} speakers, but expected at least two: one for each set."
         )
     order = np.random.default_rng(seed).permutation(len(people))
-    # The number of speakers whose clips come nearest to the share, with one at least on each side.
+    # The number of speakers whose clips are closest to the share, with at least one in each set.
     totals = np.cumsum(n_clips[order])[:-1]
     n_chosen = 1 + np.abs(totals - share * len(clip_of)).argmin()
     is_test = np.isin(clip_of, order[:n_chosen])
@@ -146,11 +146,11 @@ def split_by_speaker(
 def _choose(
     found: dict[str, list[Path]], words: Sequence[str] | None, folder: Path
 ) -> dict[str, list[Path]]:
-    """The wanted words that have files, in order."""
+    """The requested words that have files, in order."""
     if isinstance(words, str):
-        raise ValueError(f"Got words={words!r}, but expected several; put one in a list.")
+        raise ValueError(f"Got words={words!r}, but expected a sequence; put one word in a list.")
     if words is not None and len(words) == 0:
-        raise ValueError(f"Got words={words!r}, but expected one word at least, or None for all.")
+        raise ValueError(f"Got words={words!r}, but expected at least one word, or None for all.")
     filled = {word: paths for word, paths in found.items() if paths}
     if not filled:
         raise ValueError(
@@ -171,7 +171,7 @@ def _speaker(path: Path) -> str:
     match = FILE_NAME.fullmatch(path.name)
     if match is None:
         raise ValueError(
-            f"Got the file {str(path)!r}, but expected a name with its speaker, "
+            f"Got the file {str(path)!r}, but expected a name with a speaker, "
             f"SPEAKER_nohash_NUMBER.wav with eight hex digits first, as in 0c40e715_nohash_0.wav."
         )
     return match[1].lower()

@@ -1,4 +1,4 @@
-"""Torch modules, one file per family; they know nothing of the rest of the package."""
+"""Torch modules, one file per family. They do not depend on the rest of the package."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,13 +11,12 @@ from mixupe_sklearn.modules.coatnet import CoAtNet
 from mixupe_sklearn.modules.embedded_mlp import EmbeddedMLP, quantile_bins
 from mixupe_sklearn.modules.lenet import LeNet
 from mixupe_sklearn.modules.mlp import MLP
-from mixupe_sklearn.modules.preact_resnet import PreActResNet
+from mixupe_sklearn.modules.preact_resnet import PreActResNet, WideResNet
 from mixupe_sklearn.modules.resnet import ResNet
 from mixupe_sklearn.modules.vgg import VGG
 from mixupe_sklearn.modules.vit import ViT
-from mixupe_sklearn.modules.wide_resnet import WideResNet
 
-# The paper's networks for pictures and spectrograms, by name.
+# The paper's networks for images and spectrograms, by name.
 NAMED: dict[str, Callable[..., nn.Module]] = {
     "lenet": LeNet,
     "vgg11": partial(VGG, depth=11),
@@ -49,7 +48,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load the graph network when it is first asked for: it needs an extra."""
+    """Import the graph network on first access, because it needs an extra."""
     if name != "GIN":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = import_module("mixupe_sklearn.modules.gin").GIN

@@ -1,11 +1,11 @@
-"""What the families with attention share: heads, dense layers, and their first weights."""
+"""Shared parts of the networks with attention: attention, dense layers, initialization."""
 
 import torch
 from torch import Tensor, nn
 
 
 def small_normal(module: nn.Module) -> None:
-    """Draw the weights of all dense layers from a truncated normal distribution, deviation 0.02.
+    """Initialize all dense layers from a truncated normal distribution with deviation 0.02.
 
     Examples
     --------
@@ -22,19 +22,19 @@ def small_normal(module: nn.Module) -> None:
 
 
 class SelfAttention(nn.Module):
-    """Every token looks at every other, by several heads, and by their places where these count.
+    """Multi-head self-attention, optionally with a position bias.
 
-    Written out, since the kernels that do it in one have no second derivative, which the
-    directional penalty asks for.
+    It does not use fused kernels, which lack the second derivative that the directional penalty
+    needs.
 
     Parameters
     ----------
     d_in, d_out : int
-        Widths of a token before and after.
+        Widths of the input and output tokens.
     n_heads : int
-        How many heads share the width.
+        Number of heads.
     places : torch.nn.Module or None, default=None
-        Gives what is added to the scores, of shape (n_heads, n_tokens, n_tokens).
+        Returns the position bias of the scores, of shape (n_heads, n_tokens, n_tokens).
 
     Examples
     --------
@@ -51,7 +51,7 @@ class SelfAttention(nn.Module):
         self.out = nn.Linear(d_out, d_out)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return the tokens, each with what it found in the others."""
+        """Return the attended tokens."""
         parts = self.query_key_value(tokens).unflatten(2, (3, self.n_heads, -1))
         query, key, value = parts.permute(2, 0, 3, 1, 4)  # each (n, n_heads, n_tokens, d_head)
         scores = query * query.shape[-1] ** -0.5 @ key.mT
@@ -62,7 +62,7 @@ class SelfAttention(nn.Module):
 
 
 def feed_forward(d_model: int, d_hidden: int) -> nn.Sequential:
-    """The part of a transformer block that looks at one token at a time, its norm included.
+    """The feed-forward part of a transformer block, including its norm.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def feed_forward(d_model: int, d_hidden: int) -> nn.Sequential:
 
 
 def relative_places(height: int, width: int) -> Tensor:
-    """Number of the offset from each place of a map to each other one, of shape (n, n).
+    """Index of the relative offset of each pair of positions in a map, of shape (n, n).
 
     Examples
     --------

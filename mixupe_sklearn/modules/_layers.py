@@ -1,4 +1,4 @@
-"""What the families for pictures share: the run of stages, checks of sizes, and a few layers."""
+"""Shared parts of the image networks: stages, size checks, and a few layers."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -7,17 +7,17 @@ from typing import Any
 
 from torch import Tensor, nn
 
-# Makes a block from its width in, its width out, and its stride.
+# Builds a block from its input width, output width and stride.
 MakeBlock = Callable[[int, int, int], nn.Module]
 
 
 class Staged(nn.Module):
-    """A module that runs its ``stages`` in turn; Manifold Mixup mixes after one but the last.
+    """A module that runs its ``stages`` in sequence. Manifold Mixup mixes after any but the last.
 
     Parameters
     ----------
     stages : sequence of torch.nn.Module
-        Each maps one floating-point tensor to another; the last one gives the logits.
+        Each maps a float tensor to a float tensor. The last returns the logits.
 
     Examples
     --------
@@ -38,28 +38,28 @@ class Staged(nn.Module):
 
 
 class ImageCheck(nn.Module):
-    """The first layer of a family: passes a batch on, or says in a sentence what is wrong with it.
+    """The first layer of a network: returns its input, or raises an error for an invalid shape.
 
     Parameters
     ----------
     family : str
-        Name of the module that asks.
+        Name of the network, for messages.
     n_channels : int
-        How many channels a picture has.
+        Number of channels of an image.
     image_size : pair of int
-        Height and width of a picture; the least ones if ``exact`` is false.
+        Height and width of an image, or their minimum if ``exact`` is false.
     exact : bool
-        Whether the weights fit one size only.
+        Whether the network accepts one size only.
 
     Examples
     --------
     >>> import torch
-    >>> check = PictureCheck("VGG", 1, (160, 101), exact=True)
+    >>> check = ImageCheck("VGG", 1, (160, 101), exact=True)
     >>> check(torch.zeros(5, 1, 101, 160))
     Traceback (most recent call last):
     ...
     ValueError: Got a batch of shape (5, 1, 101, 160), but VGG expected (n, 1, 160, 101): build it \
-with the n_channels and image_size of the pictures.
+with the n_channels and image_size of the images.
     """
 
     def __init__(self, family: str, n_channels: int, image_size: tuple[int, int], exact: bool):
@@ -70,7 +70,7 @@ with the n_channels and image_size of the pictures.
         self.exact = exact
 
     def forward(self, X: Tensor) -> Tensor:
-        """Return the batch as it is."""
+        """Return the batch unchanged."""
         if X.ndim == 4 and X.shape[1] == self.n_channels and self._fits(X.shape[2], X.shape[3]):
             return X
         height, width = self.image_size
@@ -78,7 +78,7 @@ with the n_channels and image_size of the pictures.
         raise ValueError(
             f"Got a batch of shape {tuple(X.shape)}, but {self.family} expected "
             f"(n, {self.n_channels}, {height}, {width}){least}: build it with the n_channels and "
-            f"image_size of the pictures."
+            f"image_size of the images."
         )
 
     def _fits(self, height: int, width: int) -> bool:
@@ -87,31 +87,32 @@ with the n_channels and image_size of the pictures.
         return height >= self.image_size[0] and width >= self.image_size[1]
 
     def extra_repr(self) -> str:
-        """Sizes, for print."""
+        """Parameters, for ``repr``."""
         return f"n_channels={self.n_channels}, image_size={self.image_size}, exact={self.exact}"
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+def is_count(value: Any, low: int = 1) -> bool:
+    """Whether a value is an integer of at least ``low``, and not a boolean."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= low
 
 
 def check_counts(**counts: Any) -> None:
-    """Check that each of these is a whole number of at least one.
+    """Check that each value is an integer >= 1.
 
     Examples
     --------
     >>> check_counts(n_outputs=10, width=0)
     Traceback (most recent call last):
     ...
-    ValueError: Got width=0, but expected a whole number >= 1.
+    ValueError: Got width=0, but expected an integer >= 1.
     """
     for name, value in counts.items():
-        if not _is_count(value):
-            raise ValueError(f"Got {name}={value!r}, but expected a whole number >= 1.")
+        if not is_count(value):
+            raise ValueError(f"Got {name}={value!r}, but expected an integer >= 1.")
 
 
 def check_sequence(name: str, values: Any, n_least: int = 1) -> tuple[int, ...]:
-    """Check a sequence of whole numbers, and return it as a tuple.
+    """Check a sequence of positive integers, and return it as a tuple.
 
     Examples
     --------
@@ -120,19 +121,18 @@ def check_sequence(name: str, values: Any, n_least: int = 1) -> tuple[int, ...]:
     >>> check_sequence("blocks", 2)
     Traceback (most recent call last):
     ...
-    ValueError: Got blocks=2, but expected a sequence of at least 1 whole numbers >= 1.
+    ValueError: Got blocks=2, but expected a sequence of at least 1 integers >= 1.
     """
     found = tuple(values) if isinstance(values, Sequence) else ()
-    if len(found) < n_least or not all(_is_count(value) for value in found):
+    if len(found) < n_least or not all(is_count(value) for value in found):
         raise ValueError(
-            f"Got {name}={values!r}, but expected a sequence of at least {n_least} whole numbers "
-            f">= 1."
+            f"Got {name}={values!r}, but expected a sequence of at least {n_least} integers >= 1."
         )
     return found
 
 
 def check_depth(family: str, depth: Any, known: Sequence[int]) -> None:
-    """Check that a family has a member of this depth.
+    """Check that a network is defined for this depth.
 
     Examples
     --------
@@ -150,20 +150,20 @@ def check_depth(family: str, depth: Any, known: Sequence[int]) -> None:
 
 
 def check_image_size(family: str, image_size: Any, least: int, reason: str) -> tuple[int, int]:
-    """Check that pictures are large enough for a family, and return their height and width.
+    """Check that images are large enough for a network, and return their height and width.
 
     Examples
     --------
-    >>> check_image_size("VGG", (8, 40), 32, "its 5 poolings halve the picture each")
+    >>> check_image_size("VGG", (8, 40), 32, "its 5 poolings halve the image each")
     Traceback (most recent call last):
     ...
     ValueError: Got image_size=(8, 40), but VGG expected at least 32 x 32: its 5 poolings halve \
-the picture each.
+the image each.
     """
     found = tuple(image_size) if isinstance(image_size, Sequence) else ()
-    if len(found) != 2 or not all(_is_count(value) for value in found):
+    if len(found) != 2 or not all(is_count(value) for value in found):
         raise ValueError(
-            f"Got image_size={image_size!r}, but expected two whole numbers: height and width."
+            f"Got image_size={image_size!r}, but expected two integers: height and width."
         )
     if min(found) < least:
         raise ValueError(
@@ -174,7 +174,7 @@ the picture each.
 
 
 def conv(d_in: int, d_out: int, size: int, stride: int = 1, **params: Any) -> nn.Conv2d:
-    """A convolution that keeps height and width, up to its stride; a norm beside it is its bias.
+    """A convolution with padding that keeps height and width, up to its stride. It has no bias.
 
     Examples
     --------
@@ -189,7 +189,7 @@ def conv(d_in: int, d_out: int, size: int, stride: int = 1, **params: Any) -> nn
 def block_group(
     make: MakeBlock, n_blocks: int, d_in: int, d_out: int, stride: int
 ) -> nn.Sequential:
-    """Blocks in a row, of which the first one changes width and size.
+    """A sequence of blocks, of which the first changes width and size.
 
     Examples
     --------
@@ -205,7 +205,7 @@ def block_group(
 
 
 def pooled_head(d_in: int, n_outputs: int, *before: nn.Module) -> nn.Sequential:
-    """Logits from the mean of each map, after what should stand before the mean.
+    """Logits from global average pooling, after the layers ``before``.
 
     Examples
     --------
@@ -217,9 +217,9 @@ def pooled_head(d_in: int, n_outputs: int, *before: nn.Module) -> nn.Sequential:
 
 
 def he_fan_out(module: nn.Module) -> None:
-    """Draw the weights of all convolutions as He et al. (2015) do, by the width that goes out.
+    """Initialize all convolutions as in He et al. (2015), by fan-out.
 
-    Each map of a grouped convolution goes out to its group alone.
+    The fan-out of a grouped convolution is that of one group.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""CoAtNet: convolutions while maps are large, attention once they are small."""
+"""CoAtNet: convolutions on large feature maps, then attention on small ones."""
 
 from collections.abc import Sequence
 
@@ -23,9 +23,9 @@ from mixupe_sklearn.modules._layers import (
     he_fan_out,
 )
 
-N_ATTENTION = 2  # how many groups, the last ones, are of attention
-EXPANSION = 4  # of the hidden layers of both kinds of blocks
-SQUEEZE = 4  # the gate of a convolution block sees a quarter of its width
+N_ATTENTION = 2  # the last groups use attention
+EXPANSION = 4  # ratio of the hidden width of a block
+SQUEEZE = 4  # ratio of the squeezed width of a gate
 
 
 def _shortcut(d_in: int, d_out: int, stride: int) -> nn.Module:
@@ -35,19 +35,19 @@ def _shortcut(d_in: int, d_out: int, stride: int) -> nn.Module:
 
 
 def _pool(stride: int) -> nn.Module:
-    # Odd sizes are rounded up, as convolutions with padding do.
+    # Odd sizes are rounded up, as by convolutions with padding.
     return nn.Identity() if stride == 1 else nn.MaxPool2d(stride, ceil_mode=True)
 
 
 class Gate(nn.Module):
-    """Squeeze and excitation: each map times a number that the means of all maps decide.
+    """Squeeze and excitation: scales each map by a function of the means of all maps.
 
     Parameters
     ----------
     d_maps : int
-        How many maps there are.
+        Number of maps.
     d_squeezed : int
-        Width of the layer between.
+        Width of the hidden layer.
 
     Examples
     --------
@@ -72,14 +72,14 @@ class Gate(nn.Module):
 
 
 class MBConv(nn.Module):
-    """An inverted bottleneck: wide between two 1 x 1 convolutions, where a 3 x 3 runs map by map.
+    """An inverted bottleneck: a depthwise 3 x 3 convolution between two 1 x 1 convolutions.
 
     Parameters
     ----------
     d_in, d_out : int
-        Widths in and out.
+        Input and output widths.
     stride : int
-        Step of the first convolution, as in the paper's formula, and of the shortcut's pooling.
+        Stride of the first convolution, as in the paper's formula, and of the shortcut's pooling.
 
     Examples
     --------
@@ -110,7 +110,7 @@ class MBConv(nn.Module):
 
 
 class RelativePlaces(nn.Module):
-    """What attention adds to its scores: a learned number for each head and offset of two places.
+    """The relative position bias of attention: a learned number for each head and offset.
 
     Parameters
     ----------
@@ -136,21 +136,21 @@ class RelativePlaces(nn.Module):
         self.register_buffer("offset", relative_places(height, width), persistent=False)
 
     def forward(self) -> Tensor:
-        """Return the number of each head for each pair of places."""
+        """Return the bias of each head for each pair of positions."""
         return self.scores[:, self.offset]
 
 
 class AttentionBlock(nn.Module):
-    """A transformer block of maps, whose attention knows the offset of two places.
+    """A transformer block on feature maps, with relative position bias.
 
     Parameters
     ----------
     d_in, d_out : int
-        Widths in and out.
+        Input and output widths.
     stride : int
-        Step of the pooling before attention and in the shortcut.
+        Stride of the pooling before attention and in the shortcut.
     map_size : pair of int
-        Height and width of the maps that go out.
+        Height and width of the output maps.
     d_head : int
         Width of a head.
 
@@ -173,7 +173,7 @@ class AttentionBlock(nn.Module):
         self.feed = feed_forward(d_out, EXPANSION * d_out)
 
     def forward(self, X: Tensor) -> Tensor:
-        """Return the maps of the next layer."""
+        """Return the output maps."""
         ready = self.pool(self.norm(X.movedim(1, -1)).movedim(-1, 1))
         tokens = self.shortcut(X).flatten(2).mT + self.attention(ready.flatten(2).mT)
         tokens = tokens + self.feed(tokens)
@@ -181,22 +181,24 @@ class AttentionBlock(nn.Module):
 
 
 class CoAtNet(Staged):
-    """A stem, groups of convolution blocks, and two groups of attention; CoAtNet-0 by default.
+    """CoAtNet: a stem, groups of convolution blocks, and two groups of attention blocks.
+
+    The default is CoAtNet-0.
 
     Parameters
     ----------
     n_outputs : int
         Width of the output (logits).
     n_channels : int, default=3
-        How many channels a picture has.
+        Number of channels of an image.
     image_size : pair of int, default=(224, 224)
-        Height and width of a picture.
+        Height and width of an image.
     widths : sequence of int, default=(64, 96, 192, 384, 768)
-        Width of the stem and of each group; each of them halves the picture.
+        Width of the stem and of each group. Each of them halves the image.
     blocks : sequence of int, default=(2, 2, 3, 5, 2)
-        How many convolutions the stem has, and how many blocks each group.
+        Number of convolutions of the stem, and of blocks of each group.
     d_head : int, default=32
-        Width of an attention head; divides the last two widths.
+        Width of an attention head. It divides the last two widths.
 
     Attributes
     ----------
@@ -205,11 +207,12 @@ class CoAtNet(Staged):
 
     Notes
     -----
-    Shapes: ``(n_samples, n_channels, height, width)`` in, ``(n_samples, n_outputs)`` out. What the
-    paper leaves open is as in most later implementations: a block's hidden width is four times
-    the width that goes out, the gate's a quarter of it; a norm and a dense layer with tanh stand
-    between mean and output. There is no stochastic depth. Convolutions start as He et al. (2015)
-    have it, dense layers truncated normal with deviation 0.02.
+    Shapes: ``(n_samples, n_channels, height, width)`` in, ``(n_samples, n_outputs)`` out. Details
+    that the paper leaves open follow most later implementations: the hidden width of a block is
+    four times its output width, and that of the gate is a quarter. A norm and a dense layer with
+    tanh follow the global pooling. There is no stochastic depth. Convolutions are initialized as
+    in He et al. (2015), and dense layers from a truncated normal distribution with deviation
+    0.02.
 
     References
     ----------
@@ -217,7 +220,7 @@ class CoAtNet(Staged):
 
     Examples
     --------
-    A small one, for a processor:
+    A small network, for a CPU:
 
     >>> import torch
     >>> from mixupe_sklearn.modules import CoAtNet
@@ -242,7 +245,7 @@ class CoAtNet(Staged):
         widths = check_sequence("widths", widths, n_least=1 + N_ATTENTION)
         blocks = check_sequence("blocks", blocks, n_least=1 + N_ATTENTION)
         _check_fit(widths, blocks, d_head)
-        reason = f"its stem and {len(widths) - 1} groups halve the picture each"
+        reason = f"its stem and {len(widths) - 1} groups halve the image each"
         size = check_image_size("CoAtNet", image_size, 2 ** len(widths), reason)
         stages = [_stem(n_channels, widths[0], blocks[0], size)]
         for i in range(1, len(widths)):
@@ -258,7 +261,7 @@ class CoAtNet(Staged):
 def _check_fit(widths: tuple[int, ...], blocks: tuple[int, ...], d_head: int) -> None:
     if len(blocks) != len(widths):
         raise ValueError(
-            f"Got blocks={blocks!r}, but expected {len(widths)} numbers, as many as widths."
+            f"Got blocks={blocks!r}, but expected {len(widths)} numbers, one for each of widths."
         )
     if any(width % d_head for width in widths[-N_ATTENTION:]):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""An MLP behind learned embeddings: of numbers, and of categories that are one-hot."""
+"""An MLP with learned embeddings of numbers and of one-hot encoded categories."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -9,27 +9,29 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from mixupe_sklearn.modules._layers import is_count
 from mixupe_sklearn.modules.mlp import MLP
 
 EMBEDDINGS = ("periodic", "piecewise-linear", None)
 
 
 def quantile_bins(X: Any, n_bins: int = 16) -> tuple[tuple[float, ...], ...]:
-    """Edges of bins for piecewise-linear embeddings: quantiles of the rows minus their mean.
+    """Bin edges for piecewise-linear embeddings: quantiles of the centred columns.
 
-    The estimators subtract the mean before a module sees the rows, hence here, too.
+    The columns are centred because the estimators subtract the mean from a module's inputs.
 
     Parameters
     ----------
     X : array of shape (n_samples, n_numbers)
-        Training rows, finite, of the columns that are numbers.
+        Finite training samples, only the numeric columns.
     n_bins : int, default=16
-        Most bins of a column. Equal quantiles count once; each column has two bins at least.
+        Maximum number of bins of a column. Equal quantiles count once. Each column has at least
+        two bins.
 
     Returns
     -------
     bins : tuple of tuples of float
-        The edges of each column, in order.
+        The sorted edges of each column.
 
     Examples
     --------
@@ -45,7 +47,7 @@ def quantile_bins(X: Any, n_bins: int = 16) -> tuple[tuple[float, ...], ...]:
 
 
 def _at_least_three(edges: np.ndarray) -> tuple[float, ...]:
-    """A single bin would be a straight line; a column of one value gets bins around it."""
+    """At least two bins: a single bin would be linear. A constant column gets bins around it."""
     if len(edges) == 1:
         edges = edges + np.array([-1.0, 0.0, 1.0])
     elif len(edges) == 2:
@@ -54,7 +56,9 @@ def _at_least_three(edges: np.ndarray) -> tuple[float, ...]:
 
 
 def _normal_bins(n_numbers: int, n_bins: int) -> list[Tensor]:
-    ranks = (torch.arange(n_bins + 1) + 0.5) / (n_bins + 1)  # those of 0 and 1 are infinite
+    ranks = (torch.arange(n_bins + 1) + 0.5) / (
+        n_bins + 1
+    )  # quantiles of 0 and 1 would be infinite
     return [torch.special.ndtri(ranks)] * n_numbers
 
 
@@ -68,16 +72,16 @@ def _library() -> Any:
 
 
 class RowEmbedding(nn.Module):
-    """The first stage of :class:`EmbeddedMLP`: numbers and levels, each embedded, side by side.
+    """The first stage of :class:`EmbeddedMLP`: embedded numbers and levels, concatenated.
 
     Parameters
     ----------
     numbers : torch.nn.Module or None
-        Embeds the first columns, to shape (n_samples, n_numbers, d_embedding); None leaves them.
+        Embeds the first columns, to shape (n_samples, n_numbers, d_embedding). None keeps them.
     levels : torch.nn.Module or None
-        Embeds the other columns; None leaves them.
+        Embeds the other columns. None keeps them.
     n_numbers : int
-        How many columns are numbers.
+        Number of numeric columns.
 
     Examples
     --------
@@ -94,7 +98,7 @@ class RowEmbedding(nn.Module):
         self.n_numbers = n_numbers
 
     def forward(self, X: Tensor) -> Tensor:
-        """Return the embedded rows, flat."""
+        """Return the flattened embeddings."""
         numbers, levels = X[:, : self.n_numbers], X[:, self.n_numbers :]
         numbers = numbers if self.numbers is None else self.numbers(numbers).flatten(1)
         levels = levels if self.levels is None else self.levels(levels)
@@ -102,13 +106,13 @@ class RowEmbedding(nn.Module):
 
 
 class EmbeddedMLP(nn.Module):
-    """An :class:`MLP` that sees each number, and many levels, by learned vectors.
+    """An :class:`MLP` with learned embeddings of numbers and levels.
 
-    The first ``n_numbers`` columns are numbers: each becomes a vector by an embedding of its own.
-    The others are levels, one-hot: where they are few they stay as they are, where they are more
-    than ``d_levels`` a linear layer without bias turns them into that many numbers. Its weights are
-    a learned vector for each level, and a row gets the sum of its levels' vectors. Being linear, it
-    makes a mixed row from mixed one-hot columns exactly, and does not mind centred ones.
+    The first ``n_numbers`` columns are numbers, each with its own embedding. The other columns are
+    one-hot encoded levels. If there are more than ``d_levels`` of them, a linear layer without bias
+    maps them to ``d_levels`` numbers. Its weights are a learned vector for each level, and a sample
+    gets the sum of the vectors of its levels. Because the layer is linear, mixing the one-hot
+    columns is the same as mixing the embeddings, and centring only adds a constant.
 
     Parameters
     ----------
@@ -117,29 +121,30 @@ class EmbeddedMLP(nn.Module):
     n_outputs : int
         Width of the output (logits).
     n_numbers : int or None, default=None
-        How many columns are numbers, the first ones; None is all.
+        Number of numeric columns, which come first. None means all.
     embedding : {"periodic", "piecewise-linear", None}, default="periodic"
-        How a number becomes a vector: by sines and cosines of learned frequencies, then a linear
-        layer that all numbers share, and ReLU; or by the sum of a straight line and one with a bend
-        at each edge of its bins. None leaves numbers as they are, and needs no library.
+        The embedding of a number: sines and cosines of learned frequencies, then a linear layer
+        that all numbers share, and ReLU; or a learned piecewise-linear function with knots at the
+        edges of its bins. None keeps the numbers, and needs no library.
     d_embedding : int, default=24
-        Width of a number's vector.
+        Width of the embedding of a number.
     n_frequencies : int, default=48
         Number of learned frequencies of a column.
     frequency_scale : float, default=0.01
-        Standard deviation of the first frequencies; the one most worth tuning, from 0.01 to 1.
+        Standard deviation of the initial frequencies. Tune it first, from 0.01 to 1.
     bins : int or sequence of sequences of float, default=16
-        Bins of the piecewise-linear embedding. A number: quantiles of the normal distribution,
-        which suits standardised columns. Or the edges of each column, by :func:`quantile_bins`.
+        Bins of the piecewise-linear embedding. An integer means quantiles of the normal
+        distribution, for standardised columns. Or the edges of each column, from
+        :func:`quantile_bins`.
     d_levels : int or None, default=32
-        Most numbers that all levels together become; None keeps one-hot columns as they are.
+        Maximum width of the embedding of all levels. None keeps the one-hot columns.
     **mlp_params : dict
         Parameters of :class:`MLP`, such as ``d_hidden``.
 
     Attributes
     ----------
     stages : torch.nn.ModuleList
-        The embedding, then the stages of the MLP; Manifold Mixup mixes after one but the last.
+        The embedding, then the stages of the MLP. Manifold Mixup mixes after any but the last.
 
     Notes
     -----
@@ -186,7 +191,7 @@ class EmbeddedMLP(nn.Module):
                 lite=True,  # one linear layer for all numbers: far fewer weights
             )
         elif embedding == "piecewise-linear" and n_numbers:
-            # Version B begins as a straight line, to which bends are added while it learns.
+            # Version B is linear at initialization.
             numbers = _library().PiecewiseLinearEmbeddings(
                 _edges(bins, n_numbers), d_embedding, activation=False, version="B"
             )
@@ -210,35 +215,31 @@ def _edges(bins: Any, n_numbers: int) -> list[Tensor]:
 
 
 def _level_layer(n_levels: int, d_levels: int | None) -> nn.Linear | None:
-    """A vector for each level, or None where one-hot columns are as good."""
+    """An embedding of the levels, or None if there are few."""
     if d_levels is None or n_levels <= d_levels:
         return None
     layer = nn.Linear(n_levels, d_levels, bias=False)
-    # torch goes by the number of columns, but of each column's levels a row has one.
+    # torch would scale by the number of inputs, but a sample has one level per column.
     nn.init.uniform_(layer.weight, -(d_levels**-0.5), d_levels**-0.5)
     return layer
 
 
-def _is_count(value: Any, low: int) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= low
-
-
 def _check(n_features: int, n_numbers: Any, embedding: Any, bins: Any, d_levels: Any) -> None:
-    if not _is_count(n_numbers, 0) or n_numbers > n_features:
+    if not is_count(n_numbers, 0) or n_numbers > n_features:
         raise ValueError(
-            f"Got n_numbers={n_numbers!r}, but expected a whole number from 0 to {n_features}, the "
+            f"Got n_numbers={n_numbers!r}, but expected an integer from 0 to {n_features}, the "
             f"number of columns, or None for all of them."
         )
     if embedding not in EMBEDDINGS:
         known = ", ".join(map(repr, EMBEDDINGS))
         raise ValueError(f"Got embedding={embedding!r}, but expected one of {known}.")
-    if d_levels is not None and not _is_count(d_levels, 1):
-        raise ValueError(f"Got d_levels={d_levels!r}, but expected a whole number >= 1 or None.")
+    if d_levels is not None and not is_count(d_levels, 1):
+        raise ValueError(f"Got d_levels={d_levels!r}, but expected an integer >= 1 or None.")
     if embedding != "piecewise-linear":
         return
     if isinstance(bins, Integral):
-        if not _is_count(bins, 2):
-            raise ValueError(f"Got bins={bins!r}, but expected a whole number >= 2, or edges.")
+        if not is_count(bins, 2):
+            raise ValueError(f"Got bins={bins!r}, but expected an integer >= 2, or edges.")
     elif len(bins) != n_numbers:
         raise ValueError(
             f"Got bins of {len(bins)} columns, but expected {n_numbers}: make them with "

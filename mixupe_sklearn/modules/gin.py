@@ -1,4 +1,4 @@
-"""GIN: the graph isomorphism network, whose vector of a graph is what the paper mixes."""
+"""GIN: the graph isomorphism network. The paper mixes its graph vectors."""
 
 import warnings
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from mixupe_sklearn.modules._layers import check_counts
 
 try:
-    with warnings.catch_warnings():  # it scripts modules, which torch no longer likes
+    with warnings.catch_warnings():  # it scripts modules, which torch deprecates
         warnings.simplefilter("ignore", DeprecationWarning)
         from torch_geometric.nn import GINConv
 except ModuleNotFoundError as error:
@@ -18,16 +18,16 @@ except ModuleNotFoundError as error:
     raise ImportError("GIN needs torch_geometric: pip install mixupe-sklearn[graph].") from error
 
 READOUTS = ("sum", "mean")
-# Devices on which torch multiplies by sparse matrices.
+# Devices on which torch supports products with sparse matrices.
 SPARSE_DEVICES = ("cpu", "cuda")
 
 
 class _Sparse:
-    """A sparse matrix by rows: where each row begins, its columns and their values."""
+    """A sparse matrix in CSR format."""
 
     def __init__(self, start: Tensor, column: Tensor, value: Tensor, n_columns: int):
         self.start, self.column, self.value = start, column, value
-        # Made once for all layers, since that takes as long as a product.
+        # Built once for all layers, because it takes as long as a product.
         self.matrix = None
         if value.device.type in SPARSE_DEVICES:
             size = (len(start) - 1, n_columns)
@@ -43,13 +43,13 @@ class _Sparse:
         return X.new_zeros(len(self.start) - 1, X.shape[1]).index_add_(0, row, terms)
 
 
-with warnings.catch_warnings():  # once in a process torch tells that such matrices are in beta
+with warnings.catch_warnings():  # torch warns once per process that CSR is in beta
     warnings.simplefilter("ignore", UserWarning)
     _Sparse(torch.tensor([0, 1]), torch.tensor([0]), torch.ones(1), 1)
 
 
 class _Sums(NamedTuple):
-    """Sums over neighbours, or over the nodes of a graph: a matrix, and its transpose."""
+    """Sums over neighbours, or over the nodes of a graph: a matrix and its transpose."""
 
     forward: _Sparse
     backward: _Sparse
@@ -59,7 +59,7 @@ class _Sums(NamedTuple):
 
 
 class _Product(torch.autograd.Function):
-    """A sparse product whose gradient is another one; torch's own would transpose at each step."""
+    """A sparse product with a stored transpose. torch would transpose in each backward pass."""
 
     @staticmethod
     def forward(ctx: Any, X: Tensor, sums: _Sums) -> Tensor:
@@ -81,7 +81,7 @@ def _by_rows(row: Tensor, column: Tensor, n_nodes: int, dtype: torch.dtype) -> _
 
 
 def _neighbours(edge_index: Tensor, X: Tensor, is_symmetric: bool) -> _Sums:
-    """The sum over the neighbours from which an edge leads to a node."""
+    """The sum over the sources of the edges to each node."""
     source, target = edge_index
     incoming = _by_rows(target, source, len(X), X.dtype)
     if is_symmetric:
@@ -96,25 +96,25 @@ def _members(data: Any, X: Tensor, readout: str) -> _Sums:
     start = getattr(data, "ptr", None)
     if start is None:
         if bool((owner[1:] < owner[:-1]).any()):
-            raise ValueError("Got batch out of order, but GIN expected the nodes graph by graph.")
+            raise ValueError("Got an unsorted batch, but GIN expected the nodes graph by graph.")
         start = nn.functional.pad(torch.bincount(owner).cumsum(0), (1, 0))
-    share = torch.ones(len(X), dtype=X.dtype, device=X.device)
+    weight = torch.ones(len(X), dtype=X.dtype, device=X.device)
     if readout == "mean":
-        share = share / start.diff()[owner]
+        weight = weight / start.diff()[owner]
     every = torch.arange(len(X) + 1, device=X.device)
-    forward = _Sparse(start, every[:-1], share, len(X))
-    return _Sums(forward, _Sparse(every, owner, share, len(start) - 1))
+    forward = _Sparse(start, every[:-1], weight, len(X))
+    return _Sums(forward, _Sparse(every, owner, weight, len(start) - 1))
 
 
 class _Layer(GINConv):
-    """PyTorch Geometric's layer, with sums over neighbours that are made ready once a batch."""
+    """The layer of PyTorch Geometric, with sums over neighbours that are built once per batch."""
 
     def forward(self, X: Tensor, neighbours: _Sums) -> Tensor:
         return self.nn((1 + self.eps) * X + neighbours.of(X))
 
 
 def _check_edges(edge_index: Tensor, n_nodes: int) -> None:
-    """Raise one sentence for an edge to nowhere: a sparse product would read there."""
+    """Raise an error for an edge to a missing node, where a sparse product would read."""
     if edge_index.numel() and not 0 <= edge_index.min() <= edge_index.max() < n_nodes:
         raise ValueError(
             f"Got edge_index from {int(edge_index.min())} to {int(edge_index.max())}, but GIN "
@@ -128,17 +128,17 @@ def _mlp(d_in: int, d_out: int) -> nn.Sequential:
 
 
 class GIN(nn.Module):
-    """Graph isomorphism network: layers that sum over neighbours, and a readout of each of them.
+    """Graph isomorphism network: layers that sum over neighbours, with a readout of each layer.
 
-    A layer makes of a node's vector ``x`` and those of its neighbours
-    ``MLP((1 + eps) x + sum of neighbours)``. The vectors of all nodes are summed up, those that
-    come in and those of each layer. This vector of the graph, normalised over the batch, goes
-    through a dense layer to the logits. Mixup mixes it: ``encode`` gives it, ``head`` takes it.
+    A layer maps the vector ``x`` of a node to ``MLP((1 + eps) x + sum of neighbours)``. The inputs
+    and the outputs of each layer are summed over the nodes and concatenated. This vector of the
+    graph is normalised over the batch, and a dense head computes the logits from it. Mixup acts
+    on the output of ``encode``, which is the input of ``head``.
 
     Parameters
     ----------
     n_features : int
-        Numbers that a node comes with.
+        Number of features of a node.
     n_outputs : int
         Width of the output (logits).
     d_hidden : int, default=64
@@ -148,30 +148,28 @@ class GIN(nn.Module):
     train_eps : bool, default=True
         Whether ``eps`` is learned, one for each layer.
     eps : float, default=0.0
-        Its value, or its first one.
+        Its value, or its initial value if it is learned.
     readout : {"sum", "mean"}, default="sum"
-        How the vectors of nodes become one of the graph. Means do not tell sizes of graphs.
+        Pooling over the nodes of a graph. Means do not depend on the size of the graph.
     norm : bool, default=True
-        Whether the vectors of graphs are brought to mean zero and deviation one over the batch, by
-        BatchNorm without weights of its own. Sums over nodes have any size; and the penalty of
-        MixupE is derived for a mean of zero.
+        Whether the vectors of graphs are normalised over the batch by BatchNorm without weights.
+        Sums over nodes have any scale, and the penalty of MixupE is derived for a mean of zero.
     dropout : float, default=0.5
-        Share of the head's hidden units dropped in training.
+        Fraction of the hidden units of the head dropped in training.
 
     Attributes
     ----------
     layers : torch.nn.ModuleList
         The layers, each a ``torch_geometric.nn.GINConv``.
     head : torch.nn.Sequential
-        From vectors of graphs to logits.
+        Maps vectors of graphs to logits.
 
     Notes
     -----
     The input is a ``torch_geometric.data.Batch`` (or ``Data``, a single graph): ``x`` of shape
     ``(n_nodes, n_features)``, ``edge_index`` of shape ``(2, n_edges)``, from source to target, and
-    ``batch``, the number of each node's graph, in order. Logits have the shape
-    ``(n_graphs, n_outputs)``. An attribute ``symmetric=True`` says that each edge has its reverse,
-    and saves time.
+    ``batch``, the graph of each node, in order. Logits have the shape ``(n_graphs, n_outputs)``. An
+    attribute ``symmetric=True`` declares that each edge has a reverse edge, and saves time.
 
     References
     ----------

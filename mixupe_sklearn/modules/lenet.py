@@ -1,4 +1,4 @@
-"""LeNet: the smallest network of the speech experiments, and of the history of them all."""
+"""LeNet: the smallest network of the speech experiments."""
 
 from collections.abc import Sequence
 
@@ -24,15 +24,15 @@ class LeNet(Staged):
     n_outputs : int
         Width of the output (logits).
     n_channels : int, default=1
-        How many channels a picture has.
+        Number of channels of an image.
     image_size : pair of int, default=(160, 101)
-        Height and width of a picture.
+        Height and width of an image.
     channels : sequence of int, default=(20, 20)
         Width of each convolution.
     d_hidden : sequence of int, default=(1000,)
         Width of each hidden dense layer.
     dropout : float, default=0.0
-        Share of the hidden dense units dropped in training.
+        Fraction of the hidden dense units dropped in training.
 
     Attributes
     ----------
@@ -41,8 +41,8 @@ class LeNet(Staged):
 
     Notes
     -----
-    Shapes: ``(n_samples, n_channels, height, width)`` in, ``(n_samples, n_outputs)`` out. The first
-    weights are torch's own, uniform and by one over the root of the fan-in.
+    Shapes: ``(n_samples, n_channels, height, width)`` in, ``(n_samples, n_outputs)`` out. The
+    initialization is torch's default: uniform, scaled by one over the root of the fan-in.
 
     References
     ----------

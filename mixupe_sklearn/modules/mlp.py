@@ -16,12 +16,12 @@ ACTIVATIONS = {
 
 
 def _as_list(widths: Any) -> list[Any]:
-    # A single number is no sequence: it becomes a list with an entry that no one takes for a width.
+    # A single number is not a sequence: it becomes a list with an invalid entry.
     return list(widths) if isinstance(widths, Iterable) else [None]
 
 
 class MLP(nn.Module):
-    """Fully connected network; the defaults are the paper's: two hidden layers of 128, ReLU.
+    """Fully connected network. The defaults are the paper's: two hidden layers of 128, ReLU.
 
     Parameters
     ----------
@@ -30,22 +30,22 @@ class MLP(nn.Module):
     n_outputs : int
         Width of the output (logits).
     d_hidden : sequence of int, default=(128, 128)
-        Width of each hidden layer; empty for a linear model.
+        Width of each hidden layer. Empty for a linear model.
     activation : {"relu", "gelu", "silu", "tanh", "identity"}, default="relu"
         Non-linearity after each hidden layer.
     dropout : float, default=0.0
-        Share of hidden units dropped in training.
+        Fraction of hidden units dropped in training.
     batch_norm : bool, default=False
-        Whether BatchNorm stands before each activation.
+        Whether BatchNorm comes before each activation.
     bias : bool, default=True
-        Whether the linear layers have a bias. Without it (and with ReLU and centred inputs) the
-        two penalties of MixupE are the same number.
+        Whether the linear layers have a bias. Without it, and with ReLU and centred inputs,
+        the two penalties of MixupE are equal.
 
     Attributes
     ----------
     stages : torch.nn.ModuleList
-        The hidden layers and the output layer; ``forward`` runs them in turn, and Manifold Mixup
-        mixes after one of the hidden ones.
+        The hidden layers and the output layer. ``forward`` runs them in sequence, and Manifold
+        Mixup mixes after a hidden layer.
 
     Notes
     -----

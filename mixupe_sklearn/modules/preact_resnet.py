@@ -1,6 +1,7 @@
-"""PreActResNet: residual networks whose norm and ReLU stand before each convolution."""
+"""PreActResNet and WideResNet: norm and ReLU come before each convolution of a block."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from torch import Tensor, nn
 
@@ -25,21 +26,22 @@ BLOCKS = {
     101: (3, 4, 23, 3),
 }
 EXPANSION = 4  # a bottleneck is a quarter of the width around it
+LEAST_WIDE = 4  # two groups of WideResNet halve the image
 
 
 class PreActBlock(nn.Module):
-    """A residual branch that begins with norm and ReLU; a shortcut that must change begins there.
+    """A residual block that begins with norm and ReLU, before the branch and the projection.
 
     Parameters
     ----------
     d_in, d_out : int
-        Widths in and out.
+        Input and output widths.
     stride : int
-        Step of the first 3 x 3 convolution, and of the shortcut.
+        Stride of the first 3 x 3 convolution, and of the shortcut.
     bottleneck : bool, default=False
-        Whether the branch is 1 x 1, 3 x 3, 1 x 1 with a narrow middle, or 3 x 3 twice.
+        Whether the branch has 1 x 1, 3 x 3 and 1 x 1 convolutions, or two of 3 x 3.
     dropout : float, default=0.0
-        Share of the units dropped in training, before the last convolution.
+        Fraction of the units dropped in training, before the last convolution.
 
     Examples
     --------
@@ -78,29 +80,29 @@ class PreActBlock(nn.Module):
 
 
 class PreActResNet(Staged):
-    """Pre-activation residual network with a stem for small pictures, as in the CIFAR experiments.
+    """Pre-activation residual network with a stem for small images, as in the CIFAR experiments.
 
     Parameters
     ----------
     n_outputs : int
         Width of the output (logits).
     n_channels : int, default=3
-        How many channels a picture has.
+        Number of channels of an image.
     image_size : pair of int, default=(32, 32)
-        Height and width of a picture; larger ones run, too.
+        Height and width of an image. Larger images work, too.
     depth : {18, 34, 50, 101}, default=18
-        Number of layers of the published network; from 50 on its blocks are bottlenecks.
+        Number of layers of the published network. From 50 on, its blocks are bottlenecks.
     width : int, default=64
-        Width of the stem; the groups are that wide and then twice the one before each, times four
-        for bottlenecks.
+        Width of the stem and of the first group. Each further group is twice as wide. Bottleneck
+        groups are four times as wide.
     blocks : sequence of int or None, default=None
-        How many blocks each group has; None is those of ``depth``. Each group but the first
-        halves the picture.
+        Number of blocks of each group. None means those of ``depth``. Each group but the first
+        halves the image.
     stem_stride : int, default=1
-        Step of the first convolution; 2 for pictures of 64 x 64, such as Tiny-ImageNet.
+        Stride of the first convolution. Use 2 for images of 64 x 64, such as Tiny-ImageNet.
     final_norm : bool, default=False
-        Whether norm and ReLU stand before the head, as He et al. have it. The networks of the
-        Mixup, Manifold Mixup and MixupE experiments do without.
+        Whether norm and ReLU come before the head, as in He et al. The networks of the Mixup,
+        Manifold Mixup and MixupE experiments do not have them.
 
     Attributes
     ----------
@@ -117,7 +119,7 @@ class PreActResNet(Staged):
 
     Examples
     --------
-    A small one, for a processor:
+    A small network, for a CPU:
 
     >>> import torch
     >>> from mixupe_sklearn.modules import PreActResNet
@@ -144,7 +146,7 @@ class PreActResNet(Staged):
         check_depth("PreActResNet", depth, tuple(BLOCKS))
         blocks = check_sequence("blocks", BLOCKS[depth] if blocks is None else blocks)
         least = stem_stride * 2 ** (len(blocks) - 1)
-        reason = f"each of its {len(blocks)} groups but the first halves the picture"
+        reason = f"each of its {len(blocks)} groups but the first halves the image"
         check_image_size("PreActResNet", image_size, least, reason)
         bottleneck = depth >= 50
 
@@ -159,4 +161,81 @@ class PreActResNet(Staged):
             d_in, d_out = d_out, 2 * d_out
         norm = (nn.BatchNorm2d(d_in), nn.ReLU()) if final_norm else ()
         super().__init__([*stages, pooled_head(d_in, n_outputs, *norm)])
+        he_fan_out(self)
+
+
+class WideResNet(Staged):
+    """Wide residual network: three groups of pre-activation blocks. The default is WRN-28-10.
+
+    Parameters
+    ----------
+    n_outputs : int
+        Width of the output (logits).
+    n_channels : int, default=3
+        Number of channels of an image.
+    image_size : pair of int, default=(32, 32)
+        Height and width of an image. Larger images work, too.
+    depth : int, default=28
+        Number of layers: 4, plus 6 times the number of blocks of a group.
+    widening : int, default=10
+        Ratio of the widths of the first group and the stem. Each further group is twice as wide.
+    width : int, default=16
+        Width of the stem.
+    dropout : float, default=0.0
+        Fraction of the units dropped in training, between the convolutions of a block.
+
+    Attributes
+    ----------
+    stages : torch.nn.ModuleList
+        The stem, each group of blocks, and the head.
+
+    Notes
+    -----
+    Shapes: ``(n_samples, n_channels, height, width)`` in, ``(n_samples, n_outputs)`` out.
+
+    References
+    ----------
+    Zagoruyko and Komodakis, "Wide Residual Networks", BMVC 2016.
+
+    Examples
+    --------
+    A small network, for a CPU:
+
+    >>> import torch
+    >>> from mixupe_sklearn.modules import WideResNet
+    >>> WideResNet(10, depth=10, widening=2)(torch.zeros(5, 3, 32, 32)).shape
+    torch.Size([5, 10])
+    """
+
+    def __init__(
+        self,
+        n_outputs: int,
+        *,
+        n_channels: int = 3,
+        image_size: tuple[int, int] = (32, 32),
+        depth: int = 28,
+        widening: int = 10,
+        width: int = 16,
+        dropout: float = 0.0,
+    ):
+        check_counts(n_outputs=n_outputs, n_channels=n_channels, depth=depth)
+        check_counts(widening=widening, width=width)
+        n_blocks, rest = divmod(depth - 4, 6)
+        if rest or n_blocks < 1:
+            raise ValueError(
+                f"Got depth={depth!r}, but WideResNet expected 4 plus a multiple of 6, such as 10, "
+                f"16, 22, 28 or 40."
+            )
+        reason = "two of its groups halve the image"
+        check_image_size("WideResNet", image_size, LEAST_WIDE, reason)
+        make = partial(PreActBlock, dropout=dropout)
+        check = ImageCheck("WideResNet", n_channels, (LEAST_WIDE, LEAST_WIDE), exact=False)
+        stages = [nn.Sequential(check, conv(n_channels, width, 3))]
+        d_in = width
+        for i in range(3):
+            d_out = width * widening * 2**i
+            stages.append(block_group(make, n_blocks, d_in, d_out, stride=2 if i else 1))
+            d_in = d_out
+        head = pooled_head(d_in, n_outputs, nn.BatchNorm2d(d_in), nn.ReLU())
+        super().__init__([*stages, head])
         he_fan_out(self)

@@ -1,4 +1,4 @@
-"""ResNet-50 and its deeper brothers, for large pictures."""
+"""ResNet-50 and deeper variants, for large images."""
 
 from collections.abc import Sequence
 
@@ -23,14 +23,14 @@ EXPANSION = 4  # a bottleneck is a quarter of the width around it
 
 
 class Bottleneck(nn.Module):
-    """A residual branch of 1 x 1, 3 x 3 and 1 x 1 convolutions, a norm after each.
+    """A residual block of 1 x 1, 3 x 3 and 1 x 1 convolutions, each with a norm.
 
     Parameters
     ----------
     d_in, d_out : int
-        Widths in and out.
+        Input and output widths.
     stride : int
-        Step of the 3 x 3 convolution, and of the shortcut.
+        Stride of the 3 x 3 convolution, and of the shortcut.
 
     Examples
     --------
@@ -64,24 +64,24 @@ def _convolved(d_in: int, d_out: int, size: int, stride: int = 1) -> nn.Sequenti
 
 
 class ResNet(Staged):
-    """Residual network of bottlenecks behind a stem for large pictures; ResNet-50 by default.
+    """Residual network of bottlenecks with a stem for large images. The default is ResNet-50.
 
     Parameters
     ----------
     n_outputs : int
         Width of the output (logits).
     n_channels : int, default=3
-        How many channels a picture has.
+        Number of channels of an image.
     image_size : pair of int, default=(224, 224)
-        Height and width of a picture; other large ones run, too.
+        Height and width of an image. Other large images work, too.
     depth : {50, 101, 152}, default=50
         Number of layers of the published network.
     width : int, default=64
-        Width of the stem; the first group is four times that wide, each next one twice as wide as
-        the one before.
+        Width of the stem. The first group is four times as wide, and each further group is twice
+        as wide as the previous one.
     blocks : sequence of int or None, default=None
-        How many blocks each group has; None is those of ``depth``. The stem makes a quarter of
-        the picture's height and width, each group but the first halves them.
+        Number of blocks of each group. None means those of ``depth``. The stem
+        reduces height and width to a quarter, and each group but the first halves them.
 
     Attributes
     ----------
@@ -90,8 +90,9 @@ class ResNet(Staged):
 
     Notes
     -----
-    Shapes: ``(n_samples, n_channels, height, width)`` in, ``(n_samples, n_outputs)`` out. A block's
-    stride is that of its 3 x 3 convolution, as is usual since the paper (where it is the first).
+    Shapes: ``(n_samples, n_channels, height, width)`` in, ``(n_samples, n_outputs)`` out. The
+    3 x 3 convolution of a block has the stride, as in most implementations. In the paper, the first
+    convolution has it.
 
     References
     ----------
@@ -119,7 +120,7 @@ class ResNet(Staged):
         check_depth("ResNet", depth, tuple(BLOCKS))
         blocks = check_sequence("blocks", BLOCKS[depth] if blocks is None else blocks)
         least = 4 * 2 ** (len(blocks) - 1)
-        reason = f"its stem and {len(blocks)} groups make 1 x 1 of that"
+        reason = f"its stem and {len(blocks)} groups reduce that to 1 x 1"
         check_image_size("ResNet", image_size, least, reason)
         check = ImageCheck("ResNet", n_channels, (least, least), exact=False)
         convolved = _convolved(n_channels, width, 7, stride=2)

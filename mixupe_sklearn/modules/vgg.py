@@ -15,7 +15,7 @@ from mixupe_sklearn.modules._layers import (
     he_fan_out,
 )
 
-# How many convolutions stand before each pooling.
+# Number of convolutions before each pooling.
 BLOCKS = {
     11: (1, 1, 2, 2, 2),
     13: (2, 2, 2, 2, 2),
@@ -32,17 +32,17 @@ class VGG(Staged):
     n_outputs : int
         Width of the output (logits).
     n_channels : int, default=1
-        How many channels a picture has.
+        Number of channels of an image.
     image_size : pair of int, default=(160, 101)
-        Height and width of a picture.
+        Height and width of an image.
     depth : {11, 13, 16, 19}, default=11
         Number of layers of the published network.
     width : int, default=64
-        Width of the first group; each next one is twice as wide, up to eight times.
+        Width of the first group. Each further group is twice as wide, up to eight times.
     blocks : sequence of int or None, default=None
-        How many convolutions each group has; None is those of ``depth``.
+        Number of convolutions of each group. None means those of ``depth``.
     d_hidden : int, default=512
-        Width of the hidden dense layer, which sees all maps side by side.
+        Width of the hidden dense layer, whose input is the flattened maps.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class VGG(Staged):
     Notes
     -----
     Shapes: ``(n_samples, n_channels, height, width)`` in, ``(n_samples, n_outputs)`` out. The
-    convolutions keep the bias of the published network, though BatchNorm follows them.
+    convolutions have a bias, as in the published network, although BatchNorm follows them.
 
     References
     ----------
@@ -82,7 +82,7 @@ class VGG(Staged):
         check_depth("VGG", depth, tuple(BLOCKS))
         blocks = check_sequence("blocks", BLOCKS[depth] if blocks is None else blocks)
         shrink = 2 ** len(blocks)
-        reason = f"its {len(blocks)} poolings halve the picture each"
+        reason = f"its {len(blocks)} poolings halve the image each"
         size = check_image_size("VGG", image_size, shrink, reason)
         widths = [width * min(2**i, 8) for i in range(len(blocks))]
         stages = [

@@ -1,4 +1,4 @@
-"""Vision Transformer: a picture as a sequence of patches."""
+"""Vision Transformer: an image as a sequence of patches."""
 
 import math
 
@@ -15,14 +15,14 @@ from mixupe_sklearn.modules._layers import (
 
 
 class PatchTokens(nn.Module):
-    """The first stage of :class:`ViT`: a token for each patch, one for the class, and their places.
+    """The first stage of :class:`ViT`: patch tokens, a class token, and position embeddings.
 
     Parameters
     ----------
     n_channels : int
-        How many channels a picture has.
+        Number of channels of an image.
     image_size : pair of int
-        Height and width of a picture.
+        Height and width of an image.
     patch_size : int
         Height and width of a patch.
     d_model : int
@@ -44,7 +44,7 @@ class PatchTokens(nn.Module):
         self.places = nn.Parameter(torch.empty(1, 1 + n_patches, d_model))
         nn.init.trunc_normal_(self.class_token, std=0.02)
         nn.init.trunc_normal_(self.places, std=0.02)
-        # A dense layer of a whole patch: 0.02 would be too little where patches are small.
+        # A dense layer of a patch: a deviation of 0.02 would be too small for small patches.
         nn.init.trunc_normal_(self.patches.weight, std=math.sqrt(1 / (n_channels * patch_size**2)))
         nn.init.zeros_(self.patches.bias)  # type: ignore[arg-type]
 
@@ -55,14 +55,14 @@ class PatchTokens(nn.Module):
 
 
 class TransformerBlock(nn.Module):
-    """Attention, then a dense layer for each token, with a norm before and a sum after each.
+    """A pre-norm transformer block: attention, then a feed-forward layer.
 
     Parameters
     ----------
     d_model : int
         Width of a token.
     n_heads : int
-        How many heads share the width.
+        Number of heads.
     d_hidden : int
         Width of the hidden dense layer.
 
@@ -80,13 +80,13 @@ class TransformerBlock(nn.Module):
         self.feed = feed_forward(d_model, d_hidden)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return the tokens of the next layer."""
+        """Return the output tokens."""
         tokens = tokens + self.attention(tokens)
         return tokens + self.feed(tokens)
 
 
 class ClassHead(nn.Sequential):
-    """The last stage of :class:`ViT`: logits from the class token, after a norm.
+    """The last stage of :class:`ViT`: a norm, and logits from the class token.
 
     Parameters
     ----------
@@ -111,16 +111,16 @@ class ClassHead(nn.Sequential):
 
 
 class ViT(Staged):
-    """Vision Transformer; ViT-B/16 by default.
+    """Vision Transformer. The default is ViT-B/16.
 
     Parameters
     ----------
     n_outputs : int
         Width of the output (logits).
     n_channels : int, default=3
-        How many channels a picture has.
+        Number of channels of an image.
     image_size : pair of int, default=(224, 224)
-        Height and width of a picture, multiples of ``patch_size``.
+        Height and width of an image, multiples of ``patch_size``.
     patch_size : int, default=16
         Height and width of a patch.
     d_model : int, default=768
@@ -128,20 +128,20 @@ class ViT(Staged):
     depth : int, default=12
         Number of transformer blocks.
     n_heads : int, default=12
-        Number of attention heads; divides ``d_model``.
+        Number of attention heads. It divides ``d_model``.
     d_hidden : int or None, default=None
-        Width of a block's hidden dense layer; None is four times ``d_model``.
+        Width of the hidden layer of a block. None means four times ``d_model``.
 
     Attributes
     ----------
     stages : torch.nn.ModuleList
-        The tokens with their places, each block, and the head.
+        The tokens with position embeddings, each block, and the head.
 
     Notes
     -----
     Shapes: ``(n_samples, n_channels, height, width)`` in, ``(n_samples, n_outputs)`` out. There is
-    no dropout; the first weights are truncated normal with deviation 0.02, those of the patches by
-    one over the root of the fan-in.
+    no dropout. Weights are initialized from a truncated normal distribution with deviation 0.02, or
+    one over the root of the fan-in for the patches.
 
     References
     ----------
@@ -150,7 +150,7 @@ class ViT(Staged):
 
     Examples
     --------
-    A small one, for a processor:
+    A small network, for a CPU:
 
     >>> import torch
     >>> from mixupe_sklearn.modules import ViT

@@ -1,4 +1,4 @@
-"""Those of scikit-learn's checks that ask for no table: its others feed rows of two dimensions."""
+"""scikit-learn's checks that need no data. Its other checks fit arrays of two dimensions."""
 
 import inspect
 
@@ -11,7 +11,6 @@ from mixupe_sklearn import (
     MixupESpeechClassifier,
     Spectrogram,
 )
-from mixupe_sklearn.adapters._parameters import SignalParameters
 
 CHECKS = [
     "check_do_not_raise_errors_in_init_or_set_params",
@@ -37,16 +36,22 @@ def test_scikit_learns_checks_without_data_pass(kind, check):
     getattr(estimator_checks, check)(kind.__name__, kind())
 
 
-@pytest.mark.parametrize("kind", [MixupEImageClassifier, MixupESpeechClassifier])
-def test_every_parameter_is_kept_and_the_shared_ones_have_one_order(kind):
-    own = list(inspect.signature(kind).parameters)
-    shared = list(inspect.signature(SignalParameters).parameters)
-    assert [name for name in own if name in shared] == shared
-    values = {name: object() for name in own}
+CLASSIFIERS = [MixupEImageClassifier, MixupESpeechClassifier, MixupEGraphClassifier]
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+def test_the_constructor_stores_every_parameter(kind):
+    values = {name: object() for name in inspect.signature(kind).parameters}
     assert kind(**values).get_params(deep=False) == values
 
 
-def test_tags_say_what_goes_in():
+def test_shared_parameters_have_the_same_order():
+    names = [list(inspect.signature(kind).parameters) for kind in CLASSIFIERS]
+    for own in names[1:]:
+        assert [name for name in own if name in names[0]] == [n for n in names[0] if n in own]
+
+
+def test_tags_describe_the_input():
     tags = get_tags(MixupEImageClassifier())
     assert tags.estimator_type == "classifier"
     assert tags.classifier_tags.multi_label

@@ -1,4 +1,4 @@
-"""MixupEGraphClassifier: the method at the readout, scikit-learn's protocol, and bad input."""
+"""MixupEGraphClassifier: mixing at the readout, the API of scikit-learn, and invalid input."""
 
 import copy
 import itertools
@@ -31,7 +31,7 @@ def make(**params):
 
 @pytest.fixture(scope="module")
 def rings():
-    """Rings and paths of all sizes from three nodes on, in turns."""
+    """Alternating rings and paths with three nodes and more."""
     X = [kind(n) for n in range(3, 27) for kind in (nx.cycle_graph, nx.path_graph)]
     return X, np.array(["ring", "path"] * 24)
 
@@ -54,14 +54,14 @@ def is_equal(one, other):
 # The method.
 
 
-def test_it_learns_rings_from_paths(rings):
+def test_rings_and_paths_are_learned(rings):
     X, y = rings
     model = make(max_epochs=40, module_params=None).fit(X[:32], y[:32])
     assert model.score(X[32:], y[32:]) > 0.9
     assert model.classes_.tolist() == ["path", "ring"]
 
 
-def test_eta_zero_is_mixup_and_alpha_zero_is_erm_bit_for_bit(rings):
+def test_eta_zero_is_mixup_and_alpha_zero_is_erm_to_the_bit(rings):
     fits = {
         name: make(**params).fit(*rings)
         for name, params in {
@@ -95,7 +95,7 @@ def test_a_step_runs_the_encoder_once(rings, method, penalty, monkeypatch):
 
 
 @pytest.mark.usefixtures("double")
-def test_the_loss_of_a_step_is_the_papers_at_the_readout(rings):
+def test_the_loss_of_a_step_equals_the_formula_at_the_readout(rings):
     X, y = rings
     model = make(eta=0.7, alpha=0.5, max_epochs=1).fit(X, y)
     batch = model.inputs_.ready(model._read(X[:6], "X", is_new=False, labelled=False).data)[:]
@@ -145,7 +145,7 @@ def test_every_setting_trains(rings, params):
     assert np.isfinite(model.loss_curve_).all()
 
 
-def test_the_optimizer_moves_all_weights_at_once_unless_told_otherwise(rings):
+def test_the_optimizer_is_fused_by_default(rings):
     groups = [make(**p).fit(*rings).net_.optimizer_.param_groups[0] for p in (
         {}, {"optimizer_params": {"fused": False}}, {"optimizer": "rmsprop"}
     )]  # fmt: skip
@@ -155,7 +155,7 @@ def test_the_optimizer_moves_all_weights_at_once_unless_told_otherwise(rings):
     assert not own["fused"]
 
 
-# scikit-learn's protocol; its checks without data are run in test_signal_contract.
+# The API of scikit-learn. Its checks without data are in test_adapter_checks.
 
 
 def test_cross_validation_and_grid_search(rings):
@@ -169,7 +169,7 @@ def test_cross_validation_and_grid_search(rings):
     assert search.predict(rings[0][:3]).shape == (3,)
 
 
-def test_equal_seeds_give_equal_networks_and_others_others(rings):
+def test_the_seed_determines_the_network(rings):
     one = make().fit(*rings)
     assert is_equal(one, make().fit(*rings))
     assert is_equal(one, clone(one).fit(*rings))
@@ -189,7 +189,7 @@ def test_a_pickled_model_predicts_the_same(rings):
     np.testing.assert_array_equal(copied.predict_proba(rings[0]), model.predict_proba(rings[0]))
 
 
-def test_the_order_and_company_of_graphs_do_not_matter_at_predict(rings):
+def test_predictions_do_not_depend_on_the_order_and_batch(rings):
     X, y = rings
     model = make().fit(X, y)
     order = np.random.default_rng(0).permutation(48)
@@ -202,14 +202,14 @@ def test_the_order_and_company_of_graphs_do_not_matter_at_predict(rings):
     np.testing.assert_allclose(model.predict_proba([turned]), proba[6:7], atol=1e-5)
 
 
-def test_weights_of_zero_are_no_graphs_and_equal_ones_are_none(rings):
+def test_weight_zero_removes_a_graph_and_equal_weights_change_nothing(rings):
     X, y = rings
     plain = make().fit(X, y)
     assert is_equal(plain, make().fit(X, y, sample_weight=np.full(48, 2.5)))
     weight = np.array([1.0] * 40 + [0.0] * 8)
-    odd = [*X[:40], *(nx.star_graph(30) for _ in range(8))]  # of degrees that no other graph has
+    mixed = [*X[:40], *(nx.star_graph(30) for _ in range(8))]  # with unique degrees
     part = make().fit(X[:40], y[:40])
-    weighted = make().fit(odd, y, sample_weight=weight)
+    weighted = make().fit(mixed, y, sample_weight=weight)
     assert weighted.inputs_ == part.inputs_
     assert is_equal(part, weighted)
     unequal = make().fit(X, y, sample_weight=np.linspace(0.1, 2, 48))
@@ -230,7 +230,7 @@ def test_early_stopping_keeps_the_best_epoch(rings):
     np.testing.assert_allclose(measured, min(losses), rtol=1e-4)
 
 
-def test_going_on_and_partial_fit(rings):
+def test_warm_start_and_partial_fit(rings):
     X, y = rings
     model = make(warm_start=True, max_epochs=2).fit(X, y)
     assert model.fit(X, y).n_iter_ == 4
@@ -253,7 +253,7 @@ def test_labels_come_with_graphs_of_pytorch_geometric(rings):
         make().fit(X)
 
 
-def test_forms_may_be_mixed_between_fit_and_predict(rings):
+def test_fit_and_predict_may_have_different_formats(rings):
     X, y = rings
     model = make().fit(X, y)
     pairs = [(nx.to_scipy_sparse_array(graph), None) for graph in X]
@@ -262,7 +262,7 @@ def test_forms_may_be_mixed_between_fit_and_predict(rings):
         np.testing.assert_allclose(model.predict_proba(other), model.predict_proba(X), atol=1e-6)
 
 
-def test_several_labels_a_graph(rings):
+def test_multi_label_graphs(rings):
     X, y = rings
     both = np.stack([y == "ring", [len(graph) > 12 for graph in X]], axis=1).astype(int)
     model = make().fit(X, both)
@@ -270,7 +270,7 @@ def test_several_labels_a_graph(rings):
 
 
 class OwnGCN(torch.nn.Module):
-    """A network of a user's own, with the words of PyTorch Geometric."""
+    """A user's network with the argument names of PyTorch Geometric."""
 
     def __init__(self, in_channels, out_channels, d_hidden=8):
         super().__init__()
@@ -284,7 +284,7 @@ class OwnGCN(torch.nn.Module):
         return self.head(self.encode(data))
 
 
-def test_a_module_of_ones_own_fits_in(rings):
+def test_a_module_of_the_user_is_trained(rings):
     model = make(module=OwnGCN, module_params={"d_hidden": 4}).fit(*rings)
     assert type(model.net_.module_) is OwnGCN
     assert model.predict(rings[0]).shape == (48,)
@@ -316,23 +316,23 @@ def test_the_net_alone_trains_on_a_loader_of_pytorch_geometric(rings):
     assert net.predict_proba(pairs).shape == (48, 2)
 
 
-# Bad input.
+# Invalid input.
 
 
-def test_unknown_node_labels_are_named_at_predict(rings):
+def test_unknown_node_labels_are_refused_by_predict(rings):
     X, y = labelled(rings[0]), rings[1]
     model = make().fit(X, y)
     assert model.inputs_.known == ("a", "b")
-    odd = copy.deepcopy(X[:2])
-    odd[1].nodes[0]["label"] = "zinc"
+    unknown = copy.deepcopy(X[:2])
+    unknown[1].nodes[0]["label"] = "zinc"
     with pytest.raises(
         ValueError, match="Got X with the node label 'zinc', but expected one of tho"
     ):
-        model.predict(odd)
+        model.predict(unknown)
     with pytest.raises(
         ValueError, match="Got X_val with the node label 'zinc', but expected one o"
     ):
-        make().fit(X, y, X_val=odd, y_val=y[:2])
+        make().fit(X, y, X_val=unknown, y_val=y[:2])
     with pytest.raises(ValueError, match="Got X without node labels, but expected some, as in fit"):
         model.predict(rings[0])
     with pytest.raises(ValueError, match="Got X with node labels, but expected none, as in fit"):
@@ -346,7 +346,7 @@ def test_unknown_node_labels_may_be_ignored(rings):
     assert np.isfinite(scores).all()
 
 
-def test_labels_that_are_set_aside_are_known(rings):
+def test_labels_of_held_out_graphs_are_known(rings):
     X, y = labelled(rings[0]), rings[1]
     X[0].nodes[0]["label"] = "once"
     for seed in range(3):
@@ -354,21 +354,23 @@ def test_labels_that_are_set_aside_are_known(rings):
         assert "once" in model.fit(X, y).inputs_.known
 
 
-def test_features_of_another_width_at_predict_are_told(rings):
+def test_features_of_another_width_at_predict_are_refused(rings):
     X, y = rings
     model = make().fit([(nx.to_scipy_sparse_array(g), np.ones((len(g), 3))) for g in X], y)
     for width, graphs in ((2, [(np.eye(2), np.ones((2, 2)))]), (0, X[:1])):
-        with pytest.raises(ValueError, match=f"Got X with {width} features a node, but expected 3"):
+        with pytest.raises(
+            ValueError, match=f"Got X with {width} features per node, but expected 3"
+        ):
             model.predict(graphs)
 
 
 @pytest.mark.parametrize(
-    ("params", "sentence"),
+    ("params", "message"),
     [
         ({"alpha": -1}, "Got alpha=-1, but expected a number >= 0"),
         ({"alpha": (0.1, 0.2)}, "Got alpha="),
         ({"without_features": "zeros"}, "Got without_features='zeros', but expected"),
-        ({"node_label": 3}, "Got node_label=3, but expected a name"),
+        ({"node_label": 3}, "Got node_label=3, but expected the name"),
         ({"module": "gat"}, "Got module='gat', but expected"),
         ({"module_params": {"width": 3}}, "Got module_params with 'width', but expected arguments"),
         ({"module": torch.nn.Linear, "module_params": {"in_features": 1, "out_features": 2}},
@@ -378,10 +380,10 @@ def test_features_of_another_width_at_predict_are_told(rings):
         ({"batch_size": 1}, "Got batches of one row"),
     ],
 )  # fmt: skip
-def test_bad_parameters_are_told_in_a_sentence(rings, params, sentence):
+def test_invalid_parameters_are_refused(rings, params, message):
     with pytest.raises(ValueError) as caught:
         make(**params).fit(*rings)
-    assert str(caught.value).startswith(sentence)
+    assert str(caught.value).startswith(message)
 
 
 class Unpooled(OwnGCN):
@@ -395,14 +397,14 @@ class InWords(OwnGCN):
 
 
 @pytest.mark.parametrize(
-    ("module", "sentence"),
+    ("module", "message"),
     [
-        (Unpooled, "Got a Unpooled with 6 rows of logits for 2 graphs, but expected one a graph"),
+        (Unpooled, "Got a Unpooled with 6 rows of logits for 2 graphs, but expected one per graph"),
         (InWords, "Got a InWords that cannot take a torch_geometric Batch of 2 graphs .TypeError"),
     ],
 )
-def test_modules_that_cannot_be_run_are_told(rings, module, sentence):
-    with pytest.raises(ValueError, match=sentence):
+def test_invalid_modules_are_refused(rings, module, message):
+    with pytest.raises(ValueError, match=message):
         make(module=module, module_params=None).fit(*rings)
 
 
@@ -411,14 +413,14 @@ class Crooked(OwnGCN):
         return self.head(self.encode(data)) + 1
 
 
-def test_a_module_whose_parts_are_not_its_forward_is_told(rings):
+def test_a_module_whose_stages_differ_from_forward_is_refused(rings):
     with pytest.raises(
         ValueError, match="Got a Crooked whose 'head' of 'encode' is not its output"
     ):
         make(module=Crooked, module_params=None).fit(*rings)
 
 
-def test_other_bad_input(rings):
+def test_other_invalid_input(rings):
     X, y = rings
     with pytest.raises(ValueError, match="Got X with no graphs, but expected at least one"):
         make().fit([], [])
@@ -433,10 +435,10 @@ def test_other_bad_input(rings):
     assert all(torch.equal(a, b) for a, b in zip(before, weights(model), strict=True))
 
 
-def test_directed_graphs_are_said_once_in_a_fit(rings):
+def test_a_fit_warns_once_about_directed_graphs(rings):
     X, y = rings
     edges = [list(graph.edges) for graph in X]
-    with pytest.warns(UserWarning, match="taken as directed") as record:
+    with pytest.warns(UserWarning, match="edges are directed") as record:
         make().fit(edges, y)
     assert len(record) == 1
 

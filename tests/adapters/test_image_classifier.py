@@ -1,4 +1,4 @@
-"""MixupEImageClassifier: the promises of an estimator, on pictures."""
+"""MixupEImageClassifier: the API of an estimator, on images."""
 
 import pickle
 
@@ -54,7 +54,7 @@ class Misleading(Plain):
 
 
 class Pairs(torch.utils.data.Dataset):
-    """Pictures and labels, one at a time: what a user has on a disk."""
+    """Images and labels, one at a time: what a user has on a disk."""
 
     def __init__(self, X, y):
         self.X, self.y = X, y
@@ -94,7 +94,7 @@ def are_equal(first, second):
     return all(torch.equal(a, b) for a, b in pairs)
 
 
-def test_it_learns_digits_and_speaks_their_names(fitted, images):
+def test_digits_are_learned_by_their_names(fitted, images):
     X, y = images
     assert fitted.score(X, y) > 0.9
     assert set(fitted.predict(X[:20])) <= set(y)
@@ -104,7 +104,7 @@ def test_it_learns_digits_and_speaks_their_names(fitted, images):
     np.testing.assert_array_equal(fitted.predict_log_proba(X[:20]), np.log(proba))
 
 
-def test_layouts_and_types_of_the_same_pictures_are_the_same(fitted, images):
+def test_layouts_and_types_do_not_change_the_predictions(fitted, images):
     X = images[0][:10]
     wanted = fitted.predict_proba(X)
     for same in (X[..., None], X[:, None], torch.from_numpy(X), list(X)):
@@ -124,7 +124,7 @@ def test_inputs_have_mean_zero_and_deviation_one_in_each_channel(images):
     np.testing.assert_allclose(model.X_mean_, X.mean((0, 1, 2)) / 255)
 
 
-def test_bytes_and_fractions_are_prepared_alike():
+def test_bytes_and_floats_are_normalised_alike():
     X = torch.randint(256, (4, 3, 5, 5), dtype=torch.uint8)
     prepare = Prepare([0.1, 0.2, 0.3], [0.5, 0.6, 0.7])
     torch.testing.assert_close(prepare(X, False), prepare(X / 255, False))
@@ -163,7 +163,7 @@ def test_augmentation_is_for_training_only(images):
     assert len(seen) == 6
 
 
-def test_a_users_module_fits_in_as_it_is(images):
+def test_a_module_of_the_user_is_trained(images):
     X, y = images
     model = make(module=Plain, module_params=None, max_epochs=4, batch_size=20).fit(X, y)
     assert model.net_.module_.out.in_features == 256
@@ -174,25 +174,25 @@ def test_a_users_module_fits_in_as_it_is(images):
 WIDE = {"width": 16, "blocks": (1, 1)}
 
 
-def test_the_order_in_memory_changes_nothing_but_rounding(images):
+def test_the_memory_format_changes_only_rounding(images):
     wide = make(module_params=WIDE, max_epochs=1)
     models = [clone(wide).set_params(channels_last=last).fit(*images) for last in (False, True)]
     proba = [model.predict_proba(images[0]) for model in models]
     np.testing.assert_allclose(*proba, atol=1e-4)
 
 
-def test_narrow_strided_convolutions_keep_the_usual_order(images):
+def test_narrow_strided_convolutions_keep_the_default_memory_format(images):
     # oneDNN issue 6035: their gradient of weights is written beyond its place, and ends a process.
     X, y = images[0][:20], images[1][:20]
     for params, is_last in ((TINY, False), (WIDE, True)):
         model = make(module_params=params, max_epochs=1).fit(X, y)
         assert model.net_._prepare.channels_last is is_last
-    with pytest.raises(ValueError, match="Got channels_last=True on a processor with a 1 x 1"):
+    with pytest.raises(ValueError, match="Got channels_last=True on a CPU with a 1 x 1"):
         make(channels_last=True).fit(X, y)
 
 
 @pytest.mark.parametrize("is_last", [False, True])
-def test_the_module_sees_one_order_whatever_the_picture_has(is_last):
+def test_the_input_has_one_memory_format(is_last):
     prepare = Prepare([0.5] * 3, [0.25] * 3, channels_last=is_last)
     order = torch.channels_last if is_last else torch.contiguous_format
     channels_next = torch.zeros(2, 4, 4, 3, dtype=torch.uint8).movedim(3, 1)
@@ -200,19 +200,19 @@ def test_the_module_sees_one_order_whatever_the_picture_has(is_last):
         assert prepare(X, training=False).is_contiguous(memory_format=order)
 
 
-def test_a_sentence_of_a_worker_comes_alone_from_fit_and_predict(images):
+def test_an_error_in_a_worker_is_raised_alone_by_fit_and_predict(images):
     X, y = images[0][:20].astype(float) / 255, images[1][:20]
     model = make(n_workers=1, max_epochs=1).fit(Pairs(X, y))
     spoiled = X.copy()
     spoiled[3, 2, 2] = np.nan
-    sentence = "^Got X.3. with a pixel of nan, but expected finite numbers.$"
+    message = "^Got X.3. with a pixel of nan, but expected finite numbers.$"
     for call in (clone(model).fit, model.score, model.predict):
-        with pytest.raises(ValueError, match=sentence):
+        with pytest.raises(ValueError, match=message):
             call(Pairs(spoiled, y))
 
 
 class WorseAndWorse(Pairs):
-    """Its pictures are spoiled once they have been read for the mean."""
+    """Its images are spoiled once they have been read for the mean."""
 
     n_read = 0
 
@@ -221,26 +221,26 @@ class WorseAndWorse(Pairs):
         return super().__getitem__(number) if self.n_read < 60 else (np.full((8, 8), np.nan), "two")
 
 
-def test_a_sentence_of_a_worker_comes_alone_in_training(images):
+def test_an_error_in_a_worker_is_raised_alone_in_training(images):
     X, y = images[0][:20].astype(float) / 255, images[1][:20]
     with pytest.raises(ValueError, match="^Got X.\\d+. with a pixel of nan, but expected finite"):
         make(n_workers=1, max_epochs=9).fit(WorseAndWorse(X, y), y)
 
 
-def test_low_precision_learns_too(images):
+def test_low_precision_learns(images):
     model = make(amp=True, max_epochs=4, batch_size=20).fit(*images)
     assert model.net_._precision is torch.bfloat16
     assert weights_of(model)[0].dtype is torch.float32
     assert model.score(*images) > 0.5
 
 
-def test_low_precision_has_the_exact_penalty_of_hidden_states_too(images):
+def test_low_precision_supports_the_directional_penalty_of_hidden_states(images):
     model = make(amp=True, mix_at="hidden", penalty="directional", max_epochs=1).fit(*images)
     assert np.isfinite(model.loss_curve_).all()
 
 
-def test_a_schedule_ends_where_training_does(images):
-    """Of 101 pictures in batches of 50 the last joins the second batch: two steps, not three."""
+def test_a_schedule_ends_with_the_training(images):
+    """Of 101 images in batches of 50 the last joins the second batch: two steps, not three."""
     rates = []
 
     class Watch(Callback):
@@ -253,14 +253,14 @@ def test_a_schedule_ends_where_training_does(images):
     np.testing.assert_allclose(rates, rate_factors("cosine", 4))
 
 
-def test_weights_of_zero_are_removal_and_equal_ones_nothing(images):
+def test_weight_zero_removes_a_sample_and_equal_weights_change_nothing(images):
     X, y = images
     weight = np.r_[np.zeros(100), np.full(200, 3.0)]
     model = make(max_epochs=1).fit(X, y, sample_weight=weight)
     assert are_equal(model, make(max_epochs=1).fit(X[100:], y[100:]))
 
 
-def test_class_weights_move_predictions_to_their_class(images):
+def test_class_weights_shift_predictions_to_their_class(images):
     X, y = images
     counts = [
         (make(class_weight=weight).fit(X, y).predict(X) == "one").sum()
@@ -280,7 +280,7 @@ def test_early_stopping_keeps_the_best_epoch(images):
 
 
 @pytest.mark.parametrize("n_workers", [0, 1])
-def test_a_dataset_is_learned_to_the_bit_as_its_arrays_are(images, n_workers):
+def test_a_dataset_trains_the_same_as_its_arrays_to_the_bit(images, n_workers):
     X, y = images[0][:151], images[1][:151]  # a last row that joins the batch before it
     data = Pairs(X, y.tolist())
     how = {"augment": "flip", "max_epochs": 2}  # which draws in every batch
@@ -310,7 +310,7 @@ class Fails(Callback):
             raise OSError("No luck.")
 
 
-def test_a_training_that_fails_goes_on_as_if_it_had_not_been(images, monkeypatch):
+def test_a_failed_training_leaves_the_estimator_unchanged(images, monkeypatch):
     X, y = images
     callbacks = [WarmupCosine(n_warmup=0.2), PolyakAverage(rate=0.9), Fails()]
     how = {"augment": "flip", "lr_schedule": "constant", "max_epochs": 6}
@@ -325,7 +325,7 @@ def test_a_training_that_fails_goes_on_as_if_it_had_not_been(images, monkeypatch
     assert are_equal(model.partial_fit(X, y), undisturbed.partial_fit(X, y))
 
 
-def test_what_pictures_mean_is_settled_in_fit(images):
+def test_fit_determines_the_format_of_images(images):
     X, y = images[0].astype(float), images[1]
     model = make(value_range=(0, 255), max_epochs=1, warm_start=True).fit(X, y)
     before = model.predict_proba(X)
@@ -335,7 +335,7 @@ def test_what_pictures_mean_is_settled_in_fit(images):
         model.fit(X, y)
 
 
-def test_a_folder_with_one_of_the_classes_is_scored(fitted, images, tmp_path):
+def test_a_folder_with_one_class_is_scored(fitted, images, tmp_path):
     image = pytest.importorskip("PIL.Image")
     (tmp_path / "one").mkdir()
     for number in np.flatnonzero(images[1] == "one")[:3]:
@@ -345,12 +345,12 @@ def test_a_folder_with_one_of_the_classes_is_scored(fitted, images, tmp_path):
         clone(fitted).fit(tmp_path)
 
 
-def test_an_augmentation_that_gives_nothing_is_refused(images):
+def test_an_augmentation_that_returns_none_is_refused(images):
     with pytest.raises(TypeError, match="Got NoneType from augment, but expected a tensor of"):
         make(augment=lambda batch: None).fit(*images)
 
 
-def test_weights_travel_with_a_dataset(images):
+def test_weights_of_a_dataset_are_used(images):
     X, y = images
     weight = np.where(y == "one", 40.0, 1.0)
     plain, weighted = (make().fit(Pairs(X, y), None, w) for w in (None, weight))
@@ -359,7 +359,7 @@ def test_weights_travel_with_a_dataset(images):
     assert "two" not in few.classes_
 
 
-def test_a_folder_of_class_folders_brings_its_labels(images, tmp_path):
+def test_a_folder_of_class_folders_gives_the_labels(images, tmp_path):
     image = pytest.importorskip("PIL.Image")
     X, y = images[0][:60], images[1][:60]
     for number, (pixels, name) in enumerate(zip(X, y, strict=True)):
@@ -372,14 +372,14 @@ def test_a_folder_of_class_folders_brings_its_labels(images, tmp_path):
     assert model.score(tmp_path) > 0.5
 
 
-def test_pictures_of_other_sizes_are_brought_to_the_wanted_one(fitted, images):
+def test_images_of_other_sizes_are_resized(fitted, images):
     X, y = images
     model = make(image_size=(6, 10), max_epochs=1).fit(X, y)
     assert model.shape_in_ == (1, 6, 10)
     assert len(model.predict([X[0], X[1][:, :4]])) == 2
 
 
-def test_a_fitted_one_survives_pickling_and_cloning(fitted, images):
+def test_a_fitted_estimator_can_be_pickled_and_cloned(fitted, images):
     X = images[0]
     copy = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(copy.predict_proba(X), fitted.predict_proba(X))
@@ -388,7 +388,7 @@ def test_a_fitted_one_survives_pickling_and_cloning(fitted, images):
         clone(fitted).predict(X)
 
 
-def test_it_goes_on_by_warm_start_and_by_partial_fit(images):
+def test_warm_start_and_partial_fit_continue_the_training(images):
     X, y = images
     model = make(warm_start=True, max_epochs=1).fit(X, y)
     loss = model.loss_curve_[0]
@@ -402,7 +402,7 @@ def test_it_goes_on_by_warm_start_and_by_partial_fit(images):
     assert parts.score(X, y) > 0.5
 
 
-def test_grid_search_and_cross_validation_take_it(images):
+def test_grid_search_and_cross_validation(images):
     X, y = images
     assert len(cross_val_score(make(max_epochs=1), X, y, cv=2)) == 2
     search = GridSearchCV(make(), {"lr": [1e-6, 0.01]}, cv=2).fit(X, y)
@@ -410,7 +410,7 @@ def test_grid_search_and_cross_validation_take_it(images):
     assert len(cross_val_score(make(max_epochs=1), list(X), y, cv=2)) == 2
 
 
-def test_the_search_of_this_package_takes_it(images):
+def test_mixupe_search_cv(images):
     X, y = images
     search = MixupESearchCV(make(max_epochs=1), n_trials=2, cv=2, random_state=0)
     assert search.fit(X, y).best_estimator_.shape_in_ == (1, 8, 8)
@@ -425,7 +425,7 @@ def test_manifold_mixup_mixes_at_the_stages_of_the_module(images):
         make(mix_at="hidden", module=Plain, module_params=None).fit(X, y)
 
 
-def test_several_labels_a_picture_are_learned(images):
+def test_multi_label_images_are_learned(images):
     X, y = images
     several = np.column_stack([np.isin(y, ["one", "two"]), y == "zero"]).astype(int)
     model = make(max_epochs=4, batch_size=20).fit(X, several)
@@ -446,7 +446,7 @@ def one_step(images, **params):
     return make(max_epochs=1, batch_size=300, **params).fit(X, y)
 
 
-def test_two_passes_move_running_statistics_as_plain_mixup_does(images):
+def test_two_passes_update_running_statistics_as_plain_mixup(images):
     """After the first step the weights differ, and so must the statistics of later ones."""
     mixup = statistics(one_step(images, method="mixup"))
     two = statistics(one_step(images, single_pass=False, eta=0.1))
@@ -456,11 +456,11 @@ def test_two_passes_move_running_statistics_as_plain_mixup_does(images):
         assert torch.equal(buffer, two[name]), name
 
 
-def test_a_single_pass_has_the_statistics_of_mixed_and_clean_pictures_together(images):
+def test_a_single_pass_has_the_statistics_of_mixed_and_clean_images_together(images):
     mixup = statistics(one_step(images, method="mixup"))
     one = statistics(one_step(images, eta=0.1))
     assert any(not torch.equal(buffer, one[name]) for name, buffer in mixup.items())
-    # The same by hand: the first norm sees the stem's output of both kinds of pictures.
+    # The same by hand: the first norm sees the stem's output of both kinds of images.
     torch.manual_seed(0)
     module = PreActResNet(10, n_channels=1, image_size=(8, 8), **TINY).double()
     inputs = torch.randn(300, 1, 8, 8, dtype=torch.float64)
@@ -475,16 +475,16 @@ def test_a_single_pass_has_the_statistics_of_mixed_and_clean_pictures_together(i
     torch.testing.assert_close(norm.running_var, 0.9 + 0.1 * variance)
 
 
-# What goes wrong, in one sentence.
+# Invalid input.
 
-WRONG = {
+INVALID = {
     "another size than in fit": (
         lambda model, X: model.predict(X[:, :6]),
-        r"Got X of shape 1 x 6 x 8 a sample \(channels, height, width\), but expected 1 x 8 x 8, as in fit.",
+        r"Got X of shape 1 x 6 x 8 per sample \(channels, height, width\), but expected 1 x 8 x 8, as in fit.",
     ),
     "another number of channels than in fit": (
         lambda model, X: model.predict(np.repeat(X[..., None], 3, axis=3)),
-        "Got X of shape 3 x 8 x 8 a sample .*, but expected 1 x 8 x 8, as in fit.",
+        "Got X of shape 3 x 8 x 8 per sample .*, but expected 1 x 8 x 8, as in fit.",
     ),
     "no labels": (
         lambda model, X: clone(model).fit(X),
@@ -540,25 +540,25 @@ WRONG = {
         ),
         r"Got a batch of shape \(20, 1, 8, 6\) from augment, but expected \(20, 1, 8, 8\)",
     ),
-    "stages that are not the whole": (
+    "stages that are not the forward": (
         lambda model, X: (
             clone(model)
             .set_params(module=Misleading, module_params=None, mix_at="hidden")
             .fit(X, np.arange(300) % 2)
         ),
-        "Got mix_at='hidden' with a Misleading whose stages, run in turn, do not give its output",
+        "Got mix_at='hidden' with a Misleading whose stages do not compute its output",
     ),
     "too few labels": (
         lambda model, X: clone(model).fit(X, [1, 2]),
         "Got X of 300 samples and y of 2 labels, but expected as many labels as samples.",
     ),
-    "an odd switch": (
+    "an invalid switch": (
         lambda model, X: clone(model).set_params(amp="yes").fit(X, np.arange(300) % 2),
         "Got amp='yes', but expected True, False or 'auto'.",
     ),
-    "an odd number of workers": (
+    "an invalid number of workers": (
         lambda model, X: clone(model).set_params(n_workers=-1).fit(X, np.arange(300) % 2),
-        "Got n_workers=-1, but expected a whole number >= 0.",
+        "Got n_workers=-1, but expected an integer >= 0.",
     ),
     "an unknown network": (
         lambda model, X: clone(model).set_params(module="vgg").fit(X, np.arange(300) % 2),
@@ -568,13 +568,13 @@ WRONG = {
         lambda model, X: clone(model).set_params(augment="rotate").fit(X, np.arange(300) % 2),
         "Got augment='rotate', but expected",
     ),
-    "pictures too small for a named network": (
+    "images too small for a named network": (
         lambda model, X: (
             clone(model).set_params(module="vgg11", module_params=None).fit(X, np.arange(300) % 2)
         ),
         r"Got image_size=\(8, 8\), but VGG",
     ),
-    "pictures too small for a module of one's own": (
+    "images too small for the user's module": (
         lambda model, X: (
             clone(model)
             .set_params(
@@ -583,7 +583,7 @@ WRONG = {
             )
             .fit(X, np.arange(300) % 2)
         ),
-        r"Got samples of shape 1 x 8 x 8 .*, which the module cannot take \(RuntimeError: .*\), but expected",
+        r"Got samples of shape 1 x 8 x 8 .*, which the module cannot process \(RuntimeError: .*\), but expected",
     ),
     "several values of alpha": (
         lambda model, X: clone(model).set_params(alpha=(0.1, 1.0)).fit(X, np.arange(300) % 2),
@@ -592,8 +592,8 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_wrong_input_gets_a_sentence(fitted, images, what):
-    act, sentence = WRONG[what]
-    with pytest.raises((ValueError, TypeError), match=sentence):
+@pytest.mark.parametrize("what", INVALID)
+def test_wrong_input_is_refused(fitted, images, what):
+    act, message = INVALID[what]
+    with pytest.raises((ValueError, TypeError), match=message):
         act(fitted, images[0])

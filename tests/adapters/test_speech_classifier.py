@@ -1,4 +1,4 @@
-"""MixupESpeechClassifier: the promises of an estimator, on sounds."""
+"""MixupESpeechClassifier: the API of an estimator, on waveforms."""
 
 import pickle
 
@@ -23,8 +23,8 @@ def tones(n_sounds, seed=0, rate=16000):
     X = []
     for word in y:
         time = np.arange(rng.integers(rate // 4, rate // 2)) / rate
-        wave = 0.5 * np.sin(2 * np.pi * PITCHES[word] * rng.uniform(0.9, 1.1) * time)
-        X.append((wave + rng.normal(0, 0.02, len(time))).clip(-1, 1))
+        waveform = 0.5 * np.sin(2 * np.pi * PITCHES[word] * rng.uniform(0.9, 1.1) * time)
+        X.append((waveform + rng.normal(0, 0.02, len(time))).clip(-1, 1))
     return X, y
 
 
@@ -34,46 +34,46 @@ def make(**params):
 
 
 @pytest.fixture(scope="module")
-def sounds():
+def waveforms():
     return tones(40)
 
 
 @pytest.fixture(scope="module")
-def spectrograms(sounds):
-    return Spectrogram().transform(sounds[0])
+def spectrograms(waveforms):
+    return Spectrogram().transform(waveforms[0])
 
 
 @pytest.fixture(scope="module")
-def fitted(sounds):
+def fitted(waveforms):
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    model = make(max_epochs=8).fit(*sounds)
+    model = make(max_epochs=8).fit(*waveforms)
     torch.set_num_threads(before)
     return model
 
 
-def test_it_learns_the_pitch_of_tones(fitted):
+def test_the_pitch_of_tones_is_learned(fitted):
     X, y = tones(30, seed=1)
     assert fitted.score(X, y) > 0.9
     assert fitted.shape_in_ == (1, 160, 101)
     assert fitted.predict_proba(X).shape == (30, 3)
 
 
-def test_spectrograms_that_are_made_already_are_taken_as_they_are(fitted, sounds, spectrograms):
+def test_precomputed_spectrograms_are_used_unchanged(fitted, waveforms, spectrograms):
     np.testing.assert_array_equal(
-        fitted.predict_proba(spectrograms), fitted.predict_proba(sounds[0])
+        fitted.predict_proba(spectrograms), fitted.predict_proba(waveforms[0])
     )
-    same = make(max_epochs=8).fit(spectrograms[:, None], sounds[1])
+    same = make(max_epochs=8).fit(spectrograms[:, None], waveforms[1])
     np.testing.assert_array_equal(
         same.predict_proba(spectrograms), fitted.predict_proba(spectrograms)
     )
 
 
-def test_a_folder_of_words_brings_its_labels(fitted, sounds, tmp_path):
-    for number, (wave, word) in enumerate(zip(*sounds, strict=True)):
+def test_a_folder_of_words_gives_the_labels(fitted, waveforms, tmp_path):
+    for number, (waveform, word) in enumerate(zip(*waveforms, strict=True)):
         (tmp_path / word).mkdir(exist_ok=True)
-        wavfile.write(tmp_path / word / f"{number}.wav", 16000, (wave * 32767).astype(np.int16))
-    assert fitted.score(tmp_path) == pytest.approx(fitted.score(*sounds))
+        wavfile.write(tmp_path / word / f"{number}.wav", 16000, (waveform * 32767).astype(np.int16))
+    assert fitted.score(tmp_path) == pytest.approx(fitted.score(*waveforms))
     paths = sorted(tmp_path.glob("*/*.wav"))
     assert make(max_epochs=1).fit(paths, [path.parent.name for path in paths]).n_iter_ == 1
     paths[0].rename(tmp_path / "stray.wav")
@@ -82,16 +82,16 @@ def test_a_folder_of_words_brings_its_labels(fitted, sounds, tmp_path):
         fitted.score(tmp_path)
 
 
-def test_files_of_another_rate_sound_the_same(fitted, tmp_path):
+def test_files_of_another_rate_are_resampled(fitted, tmp_path):
     X, y = tones(20, seed=2, rate=22050)
     paths = [tmp_path / f"{number}.wav" for number in range(20)]
-    for path, wave in zip(paths, X, strict=True):
-        wavfile.write(path, 22050, wave.astype(np.float32))
+    for path, waveform in zip(paths, X, strict=True):
+        wavfile.write(path, 22050, waveform.astype(np.float32))
     assert fitted.score(paths, y) > 0.9
 
 
-def test_spectrograms_are_kept_where_one_asks_for_it(sounds, tmp_path):
-    X, y = sounds
+def test_spectrograms_are_cached_on_request(waveforms, tmp_path):
+    X, y = waveforms
     first = make(cache=tmp_path, max_epochs=1).fit(X, y)
     kept = list(tmp_path.iterdir())
     assert len(kept) == 1
@@ -102,8 +102,8 @@ def test_spectrograms_are_kept_where_one_asks_for_it(sounds, tmp_path):
     np.testing.assert_array_equal(first.predict_proba(X), plain.predict_proba(X))
 
 
-def test_pickle_grid_search_and_cross_validation(fitted, sounds, spectrograms):
-    X, y = sounds
+def test_pickle_grid_search_and_cross_validation(fitted, waveforms, spectrograms):
+    X, y = waveforms
     copy = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(copy.predict_proba(X), fitted.predict_proba(X))
     assert len(cross_val_score(make(max_epochs=1), X, y, cv=2)) == 2
@@ -111,14 +111,14 @@ def test_pickle_grid_search_and_cross_validation(fitted, sounds, spectrograms):
     assert search.best_params_ == {"lr": 0.01}
 
 
-def test_vgg_runs_on_spectrograms(spectrograms, sounds):
+def test_vgg_runs_on_spectrograms(spectrograms, waveforms):
     model = make(module="vgg11", module_params={"width": 2}, max_epochs=1)
-    assert model.fit(spectrograms[:12], sounds[1][:12]).predict(spectrograms[:2]).shape == (2,)
+    assert model.fit(spectrograms[:12], waveforms[1][:12]).predict(spectrograms[:2]).shape == (2,)
 
 
-WRONG = {
+INVALID = {
     "no labels": (lambda model, X: clone(model).fit(X), "Got y=None and an X without labels"),
-    "spectrograms with holes": (
+    "spectrograms with missing values": (
         lambda model, X: model.predict(np.full((2, 160, 101), np.nan)),
         "Got X with values that are NaN or infinite, but expected finite spectrograms.",
     ),
@@ -126,7 +126,7 @@ WRONG = {
         lambda model, X: model.predict(np.full((2, 160, 101), 1j)),
         "Got X of complex128 in 3 dimensions, but expected spectrograms of real floats",
     ),
-    "many channels of whole numbers": (
+    "many channels of integers": (
         lambda model, X: clone(model).fit(np.zeros((2, 16, 8000), dtype=np.int16), ["a", "b"]),
         "Got X of int16 in 3 dimensions, but expected spectrograms of real floats",
     ),
@@ -136,13 +136,13 @@ WRONG = {
     ),
     "spectrograms of another size": (
         lambda model, X: model.predict(np.zeros((2, 80, 101))),
-        r"Got X of shape 1 x 80 x 101 a sample .*, but expected 1 x 160 x 101, as in fit.",
+        r"Got X of shape 1 x 80 x 101 per sample .*, but expected 1 x 160 x 101, as in fit.",
     ),
     "mono waveforms": (
         lambda model, X: model.predict(torch.zeros(2, 1, 16000)),
         r"Got X of shape \(2, 1, 16000\), but expected waveforms .*; take X\[:, 0\], or .*mean\(1\)",
     ),
-    "stereo waveforms of whole numbers": (
+    "stereo waveforms of integers": (
         lambda model, X: model.predict(np.zeros((2, 2, 16000), dtype=np.int16)),
         r"Got X of shape \(2, 2, 16000\), but expected waveforms .*; take X\[:, 0\], or .*mean\(1\)",
     ),
@@ -150,33 +150,35 @@ WRONG = {
         lambda model, X: clone(model).fit(np.zeros((2, 16000, 2)), ["a", "b"]),
         r"Got X of shape \(2, 16000, 2\), .*; take X\[..., 0\], or average .* with X.mean\(-1\)",
     ),
-    "an odd rate": (
+    "an invalid rate": (
         lambda model, X: clone(model).set_params(sampling_rate=0).fit(X, ["a"] * len(X)),
         "Got sampling_rate=0, but expected",
     ),
 }
 
 
-def test_a_dataset_of_sounds_is_refused(fitted, sounds):
+def test_a_dataset_of_waveforms_is_refused(fitted, waveforms):
     pairs = torch.utils.data.TensorDataset(torch.zeros(2, 800))
-    with pytest.raises(TypeError, match="Got X of type TensorDataset, but expected a list of wave"):
+    with pytest.raises(
+        TypeError, match="Got X of type TensorDataset, but expected a list of waveform"
+    ):
         clone(fitted).fit(pairs)
     with pytest.raises(ValueError, match="in y, or a folder of word folders.$"):
-        clone(fitted).fit(sounds[0])
+        clone(fitted).fit(waveforms[0])
 
 
-def test_the_rate_is_settled_in_fit_and_gradients_do_not_matter(fitted, sounds, spectrograms):
-    model, before = pickle.loads(pickle.dumps(fitted)), fitted.predict_proba(sounds[0])
+def test_the_rate_is_fixed_in_fit_and_gradients_have_no_effect(fitted, waveforms, spectrograms):
+    model, before = pickle.loads(pickle.dumps(fitted)), fitted.predict_proba(waveforms[0])
     model.set_params(sampling_rate=8000)
-    np.testing.assert_array_equal(model.predict_proba(sounds[0]), before)
+    np.testing.assert_array_equal(model.predict_proba(waveforms[0]), before)
     with pytest.raises(ValueError, match="Got a new value of sampling_rate, but expected that"):
-        model.partial_fit(*sounds)
+        model.partial_fit(*waveforms)
     tracked = torch.from_numpy(spectrograms).requires_grad_()
     assert fitted.predict(tracked).shape == (len(spectrograms),)
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_wrong_input_gets_a_sentence(fitted, sounds, what):
-    act, sentence = WRONG[what]
-    with pytest.raises(ValueError, match=sentence):
-        act(fitted, sounds[0])
+@pytest.mark.parametrize("what", INVALID)
+def test_wrong_input_is_refused(fitted, waveforms, what):
+    act, message = INVALID[what]
+    with pytest.raises(ValueError, match=message):
+        act(fitted, waveforms[0])

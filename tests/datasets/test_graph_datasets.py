@@ -1,4 +1,4 @@
-"""Sets of graphs as they lie on a disk: both formats, their folds, and files that are wrong."""
+"""Graph datasets on disk: both formats, their folds, and invalid files."""
 
 import pathlib
 
@@ -52,7 +52,7 @@ def dense(found):
 TRIANGLE = [[0, 1, 1, 0], [1, 0, 1, 0], [1, 1, 0, 1], [0, 0, 1, 0]]
 
 
-def test_both_formats_tell_the_same_graphs(tmp_path):
+def test_both_formats_give_the_same_graphs(tmp_path):
     text, tu = load_graph_text(write_text(tmp_path)), load_tu(write_tu(tmp_path / "tu"))
     for found in (text, tu):
         assert found.name == "TINY"
@@ -68,13 +68,13 @@ def test_the_text_format_reads_a_file_as_well_as_a_folder(tmp_path):
     assert dense(load_graph_text(place / "TINY.txt")) == dense(load_graph_text(place))
 
 
-def test_a_single_tag_tells_nothing(tmp_path):
+def test_a_single_tag_is_dropped(tmp_path):
     found = load_graph_text(write_text(tmp_path, TEXT.replace("\n2 2 0 2", "\n0 2 0 2").replace(
         "\n2 3 0 1 3", "\n0 3 0 1 3")))  # fmt: skip
     assert [nodes for _, nodes in found.graphs] == [None, None]
 
 
-def test_attributes_stand_beside_labels_where_they_are_asked_for(tmp_path):
+def test_attributes_are_concatenated_with_labels_on_request(tmp_path):
     found = load_tu(write_tu(tmp_path / "tu"), attributes=True)
     np.testing.assert_array_equal(found.graphs[1][1], [[4.5, 1, 1, 0], [5.5, 1, 1, 0]])
     alone = load_tu(write_tu(tmp_path / "bare", node_labels=None), attributes=True)
@@ -83,21 +83,21 @@ def test_attributes_stand_beside_labels_where_they_are_asked_for(tmp_path):
     assert [nodes for _, nodes in bare.graphs] == [None, None]
 
 
-def test_several_labels_a_node_become_columns(tmp_path):
+def test_several_labels_per_node_become_columns(tmp_path):
     labels = "0, 7\n2, 7\n2, 8\n0, 7\n0, 7\n0, 8\n"
     found = load_tu(write_tu(tmp_path / "tu", node_labels=labels))
     np.testing.assert_array_equal(found.graphs[1][1], [[1, 0, 1, 0], [1, 0, 0, 1]])
 
 
-def test_a_set_without_edges_is_a_set(tmp_path):
+def test_a_dataset_without_edges_is_read(tmp_path):
     found = load_tu(write_tu(tmp_path / "tu", A="\n"))
     assert [adjacency.nnz for adjacency, _ in found.graphs] == [0, 0]
 
 
-def test_files_that_are_no_text_are_told(tmp_path):
+def test_binary_files_are_refused(tmp_path):
     place = write_text(tmp_path)
     (place / "TINY.txt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ValueError, match="which is no text, but expected numbers"):
+    with pytest.raises(ValueError, match="which is not text, but expected numbers"):
         load_graph_text(place)
 
 
@@ -132,16 +132,16 @@ TEXT_ERRORS = {
 
 
 @pytest.mark.parametrize("case", TEXT_ERRORS)
-def test_text_that_is_wrong_is_told_by_its_line(tmp_path, case):
-    text, sentence = TEXT_ERRORS[case]
-    with pytest.raises(ValueError, match=sentence):
+def test_invalid_text_is_reported_with_its_line(tmp_path, case):
+    text, message = TEXT_ERRORS[case]
+    with pytest.raises(ValueError, match=message):
         load_graph_text(write_text(tmp_path, text))
 
 
 TU_ERRORS = {
     "no such node": (
         {"A": "1, 9\n9, 1\n"},
-        "Got line 1 of .* a node that is not there, but expect",
+        "Got line 1 of .* with an edge to a missing node, but expect",
     ),
     "between graphs": ({"A": "1, 2\n1, 5\n"}, "Got line 2 of .* an edge between two graphs"),
     "graphs out of order": (
@@ -152,20 +152,20 @@ TU_ERRORS = {
     "nodes too few": ({"node_labels": "0\n1\n"}, "Got labels or attributes of 2 nodes"),
     "three numbers an edge": (
         {"A": "1, 2, 3\n"},
-        "with 3 numbers a line, but expected two, an edge",
+        "with 3 numbers per line, but expected the two nodes of an edge",
     ),
-    "a word": ({"graph_labels": "yes\nno\n"}, "something else than lines of whole numbers"),
+    "a word": ({"graph_labels": "yes\nno\n"}, "with other content than integers"),
 }
 
 
 @pytest.mark.parametrize("case", TU_ERRORS)
-def test_tu_files_that_are_wrong_are_told(tmp_path, case):
-    changed, sentence = TU_ERRORS[case]
-    with pytest.raises(ValueError, match=sentence):
+def test_invalid_tu_files_are_refused(tmp_path, case):
+    changed, message = TU_ERRORS[case]
+    with pytest.raises(ValueError, match=message):
         load_tu(write_tu(tmp_path / "tu", **changed))
 
 
-def test_files_that_are_not_there_are_named(tmp_path):
+def test_missing_files_are_reported(tmp_path):
     with pytest.raises(FileNotFoundError, match="Got .*nowhere.*, but expected a file with a line"):
         load_graph_text(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match=r"with 0 files \*_A.txt, but expected one"):
@@ -176,9 +176,11 @@ def test_files_that_are_not_there_are_named(tmp_path):
         load_tu(write_tu(tmp_path / "bare", node_attributes=None), attributes=True)
 
 
-def test_folds_that_are_wrong_are_told(tmp_path):
+def test_invalid_folds_are_refused(tmp_path):
     folder = write_folds(write_text(tmp_path), train_1=[0], test_1=[1], train_2=[0], test_2=[1])
-    with pytest.raises(ValueError, match="of which several test graph 1, but expected it in one"):
+    with pytest.raises(
+        ValueError, match="with graph 1 in several test sets, but expected it in one"
+    ):
         read_folds(folder, 2)
     with pytest.raises(ValueError, match="Got fold 1 of .* but expected each of 0 to 2 once"):
         read_folds(folder, 3)
@@ -201,7 +203,7 @@ def test_folds_that_are_wrong_are_told(tmp_path):
         ("IMDBMULTI", [500, 500, 500], 13.00, 0),
     ],
 )
-def test_the_real_sets_are_what_is_known_of_them(name, counts, n_nodes, n_tags):
+def test_the_real_datasets_have_their_published_sizes(name, counts, n_nodes, n_tags):
     found = load_graph_text(REAL / name)
     assert np.unique(found.y, return_counts=True)[1].tolist() == counts
     assert np.mean([one.shape[0] for one, _ in found.graphs]) == pytest.approx(n_nodes, abs=0.005)

@@ -1,4 +1,4 @@
-"""Loaders of published sets of pictures, on tiny sets in the same layouts."""
+"""Loaders of published image datasets, on small datasets with the same layouts."""
 
 import os
 import pickle
@@ -20,7 +20,7 @@ RNG = np.random.default_rng(0)
 
 
 def rows_of(images):
-    """Pictures (n, 32, 32, 3) as CIFAR keeps them: all red bytes, then green, then blue."""
+    """Images (n, 32, 32, 3) as CIFAR keeps them: all red bytes, then green, then blue."""
     return np.stack(
         [images[..., channel].reshape(len(images), -1) for channel in range(3)], 1
     ).reshape(len(images), -1)
@@ -101,23 +101,23 @@ class Harm:
         return os.mkdir, (str(self.path),)
 
 
-def test_a_pickle_that_calls_something_is_refused_and_does_nothing(tmp_path):
+def test_a_pickle_that_calls_a_function_is_refused_and_not_executed(tmp_path):
     write_cifar10(tmp_path)
     write(tmp_path / "test_batch", {b"data": Harm(tmp_path / "harm"), b"labels": []})
     with pytest.raises(
         ValueError,
-        match="Got '.*test_batch', a pickle that asks for .*mkdir, but expected arrays and text only; get it from https",
+        match="Got '.*test_batch', a pickle that names .*mkdir, but expected arrays and text only; download it from https",
     ):
         load_cifar(tmp_path)
     assert not (tmp_path / "harm").exists()
 
 
-def test_a_cut_pickle_is_named(tmp_path):
+def test_a_truncated_pickle_is_reported(tmp_path):
     write_cifar10(tmp_path)
     path = tmp_path / "data_batch_3"
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(
-        ValueError, match="Got '.*data_batch_3', but expected a whole file of CIFAR-10"
+        ValueError, match="Got '.*data_batch_3', but expected an intact file of CIFAR-10"
     ):
         load_cifar(tmp_path)
 
@@ -141,14 +141,14 @@ def test_a_batch_of_another_shape_is_refused(tmp_path, content):
         load_cifar(tmp_path)
 
 
-def test_a_pickle_that_is_no_dict_is_refused(tmp_path):
+def test_a_pickle_that_is_not_a_dict_is_refused(tmp_path):
     write_cifar10(tmp_path)
     write(tmp_path / "data_batch_1", [1, 2])
     with pytest.raises(ValueError, match="expected a dict, as in CIFAR-10."):
         load_cifar(tmp_path)
 
 
-def test_cifar_that_python_3_wrote_with_names_of_text_is_read(tmp_path):
+def test_cifar_with_text_keys_is_read(tmp_path):
     write_cifar10(tmp_path)
     for path in tmp_path.iterdir():
         content = pickle.loads(path.read_bytes())
@@ -163,11 +163,11 @@ def test_cifar_that_python_3_wrote_with_names_of_text_is_read(tmp_path):
     ("file", "content", "message"),
     [
         ("batches.meta", {b"num_vis": 1}, "without 'label_names', but expected the names of"),
-        ("test_batch", {b"labels": ["a", "b"]}, "type <U1, but expected bytes .* whole numbers"),
+        ("test_batch", {b"labels": ["a", "b"]}, "type <U1, but expected bytes .* integers"),
         ("test_batch", {b"labels": [77, -3]}, "labels from -3 to 77, but expected 0 to 9"),
     ],
 )
-def test_classes_of_cifar_that_cannot_be_are_refused(tmp_path, file, content, message):
+def test_invalid_classes_of_cifar_are_refused(tmp_path, file, content, message):
     write_cifar10(tmp_path)
     write(tmp_path / file, {b"data": rows_of(draw(2)), **content})
     with pytest.raises(ValueError, match=message):
@@ -189,7 +189,7 @@ def write_svhn(folder):
     return images
 
 
-def test_svhn_is_read_and_its_ten_is_zero(tmp_path):
+def test_svhn_is_read_and_label_ten_is_zero(tmp_path):
     images = write_svhn(tmp_path)
     splits = load_svhn(tmp_path)
     assert np.array_equal(np.concatenate([splits.X_train, splits.X_test]), images)
@@ -198,12 +198,12 @@ def test_svhn_is_read_and_its_ten_is_zero(tmp_path):
     assert splits.classes.tolist() == list("0123456789")
 
 
-def test_a_cut_or_odd_file_of_svhn_is_named(tmp_path):
+def test_a_truncated_or_inconsistent_file_of_svhn_is_reported(tmp_path):
     write_svhn(tmp_path)
     path = tmp_path / "test_32x32.mat"
     path.write_bytes(path.read_bytes()[:500])
     with pytest.raises(
-        ValueError, match="Got '.*test_32x32.mat', but expected a whole file of SVHN"
+        ValueError, match="Got '.*test_32x32.mat', but expected an intact file of SVHN"
     ):
         load_svhn(tmp_path)
     savemat(path, {"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.ones((3, 1))})
@@ -238,7 +238,7 @@ def test_tiny_imagenet_is_listed_and_read(tmp_path):
     assert read_images(splits.X_test).shape == (3, 3, 4, 6)
 
 
-def test_a_picture_of_tiny_imagenet_that_is_gone_is_named(tmp_path):
+def test_a_missing_image_of_tiny_imagenet_is_reported(tmp_path):
     write_tiny_imagenet(tmp_path)
     (tmp_path / "val" / "images" / "val_1.JPEG").unlink()
     with pytest.raises(
@@ -253,7 +253,7 @@ def write_folders(folder, **parts):
             write_image(folder / part / name / "a.png")
 
 
-def test_folders_for_training_and_for_tests_are_listed(tmp_path):
+def test_training_and_test_folders_are_listed(tmp_path):
     write_folders(tmp_path, train=["dog", "cat", "eel"], val=["dog", "cat"])
     splits = load_image_folder(tmp_path)
     assert splits.classes.tolist() == ["cat", "dog", "eel"]
@@ -262,21 +262,21 @@ def test_folders_for_training_and_for_tests_are_listed(tmp_path):
     assert splits.X_test[1] == tmp_path / "val" / "dog" / "a.png"
 
 
-def test_a_test_folder_with_classes_comes_before_the_validation_folder(tmp_path):
+def test_a_test_folder_with_classes_is_preferred_to_the_validation_folder(tmp_path):
     write_folders(tmp_path, train=["cat", "dog"], val=["cat", "dog"], test=["cat", "dog"])
     assert load_image_folder(tmp_path).X_test[0].parts[-3] == "test"
 
 
-def test_a_test_folder_without_classes_is_passed_over(tmp_path):
+def test_a_test_folder_without_classes_is_ignored(tmp_path):
     write_folders(tmp_path, train=["cat", "dog"], val=["cat", "dog"])
     write_image(tmp_path / "test" / "1.png")
     assert load_image_folder(tmp_path).X_test[0].parts[-3] == "val"
 
 
-def test_a_class_that_only_the_tests_have_is_refused(tmp_path):
+def test_a_class_of_the_test_set_only_is_refused(tmp_path):
     write_folders(tmp_path, train=["cat", "dog"], val=["cat", "eel"])
     with pytest.raises(
-        ValueError, match="Got class 'eel' in '.*val', but expected those of the training set"
+        ValueError, match="Got class 'eel' in '.*val', but expected only those of the training set"
     ):
         load_image_folder(tmp_path)
 
@@ -295,7 +295,7 @@ def test_a_class_that_only_the_tests_have_is_refused(tmp_path):
     ],
     ids=["cifar10", "cifar100", "svhn", "tiny-imagenet", "folder"],
 )
-def test_a_missing_set_is_told_with_its_layout_and_address(tmp_path, load, address):
+def test_a_missing_dataset_is_reported_with_its_layout_and_address(tmp_path, load, address):
     with pytest.raises(
         FileNotFoundError, match="Got no '.*', but expected the folder of .* with"
     ) as caught:

@@ -1,4 +1,4 @@
-"""What OpenML's files say about columns, classes and splits counts, in whichever file they say it."""
+"""Columns, classes and splits are as OpenML's metadata declares them, in whichever file."""
 
 import re
 
@@ -31,14 +31,14 @@ def change(server, path, *replacements):
 
 
 def serve(server, table):
-    """Serve other rows as data set 61, in both forms."""
+    """Serve another table as dataset 61, in both formats."""
     server.fault(FEATURES, instead(features_of(table).content))
     server.fault(parquet_path(61), instead(to_parquet(table)))
     server.fault(arff_path(61), instead(to_arff(table)))
-    told = re.search(
+    checksum = re.search(
         r"<oml:md5_checksum>.*</oml:md5_checksum>", server.pages[DATA].content.decode()
     )
-    change(server, DATA, (told[0], ""))
+    change(server, DATA, (checksum[0], ""))
 
 
 IGNORED = element("ignore_attribute", "secret")
@@ -53,7 +53,7 @@ IGNORED = element("ignore_attribute", "secret")
     ],
     ids=["commas", "quotes", "elements"],
 )
-def test_every_column_that_the_description_says_to_ignore_is_left_out(server, tmp_path, lists):
+def test_columns_that_the_description_ignores_are_dropped(server, tmp_path, lists):
     change(server, DATA, (IGNORED, lists))
     assert list(load_dataset(61, cache_dir=tmp_path).X) == ["count", "colour"]
 
@@ -66,27 +66,29 @@ def test_a_name_with_a_comma_is_one_name(server, tmp_path):
     assert list(load_dataset(61, cache_dir=tmp_path).X) == ["count", "colour"]
 
 
-def test_columns_that_features_xml_marks_are_left_out(server, tmp_path):
+def test_columns_that_features_xml_ignores_are_dropped(server, tmp_path):
     change(server, DATA, (IGNORED, ""), (element("row_id_attribute", "row"), ""))
     assert list(load_dataset(61, cache_dir=tmp_path).X) == ["size", "count", "colour"]
 
 
-def test_a_target_that_is_named_is_taken_though_it_is_to_be_ignored(server, tmp_path):
+def test_a_named_target_is_kept_even_if_it_is_ignored(server, tmp_path):
     change(server, DATA, (IGNORED, element("ignore_attribute", "secret,count")))
     assert list(load_dataset(61, cache_dir=tmp_path).X) == ["size", "colour"]
     assert load_dataset(61, target="count", cache_dir=tmp_path).n_rows == 60
 
 
 @pytest.mark.parametrize("words", [("false", "true"), ("TRUE", "FALSE"), ("False", "True")])
-@pytest.mark.parametrize("stored", ["text", "truth values"])
-def test_classes_are_written_as_openml_writes_them(server, tmp_path, monkeypatch, words, stored):
+@pytest.mark.parametrize("stored", ["text", "booleans"])
+def test_nominal_values_are_spelled_as_openml_declares_them(
+    server, tmp_path, monkeypatch, words, stored
+):
     is_second = np.arange(60) % 3 > 0
     values = pd.Categorical(np.array(words)[is_second.astype(int)], words)
     table = server.tables[61].assign(**{"class": values, "colour": values})
     serve(server, table)
-    if stored == "truth values":
-        truth = table["class"].str.lower() == "true"
-        content = to_parquet(table.assign(**{"class": truth, "colour": truth}))
+    if stored == "booleans":
+        flags = table["class"].str.lower() == "true"
+        content = to_parquet(table.assign(**{"class": flags, "colour": flags}))
         server.fault(parquet_path(61), instead(content))
     parquet = load_dataset(61, cache_dir=tmp_path / "parquet")
     monkeypatch.setenv("OPENML_SKIP_PARQUET", "true")
@@ -96,7 +98,7 @@ def test_classes_are_written_as_openml_writes_them(server, tmp_path, monkeypatch
     assert parquet.fingerprint == arff.fingerprint
 
 
-def test_numbers_that_stand_for_nominal_values_are_these_values(server, tmp_path):
+def test_nominal_values_stored_as_numbers_are_text(server, tmp_path):
     table = server.tables[61].assign(**{"class": pd.Categorical(["1", "2"] * 30)})
     serve(server, table)
     content = to_parquet(table.assign(**{"class": table["class"].astype(float)}))
@@ -122,7 +124,7 @@ REPEATS = element("parameter", 2, name="number_repeats")
         ),
     ],
 )
-def test_a_task_without_training_and_test_rows_is_refused_by_name(
+def test_a_procedure_without_training_and_test_rows_is_refused(
     server, tmp_path, replacements, words
 ):
     change(server, TASK, *replacements)
@@ -131,29 +133,20 @@ def test_a_task_without_training_and_test_rows_is_refused_by_name(
     assert dict(server.counts) == {f"GET {TASK}": 1}
 
 
-def test_a_set_with_one_class_is_refused(server, tmp_path):
+def test_a_dataset_with_one_class_is_refused(server, tmp_path):
     serve(server, server.tables[61].assign(**{"class": pd.Categorical(["yes"] * 60)}))
-    with pytest.raises(
-        ValueError, match="data set 61 with one class only, 'yes', but expected two"
-    ):
+    with pytest.raises(ValueError, match="dataset 61 with one class only, 'yes', but expected two"):
         load_dataset(61, cache_dir=tmp_path)
 
 
-def test_a_deactivated_set_is_loaded_with_a_warning(server, tmp_path):
+def test_a_deactivated_dataset_is_loaded_with_a_warning(server, tmp_path):
     change(server, DATA, (IGNORED, IGNORED + element("status", "deactivated")))
     for load in (
         lambda: load_task(59, cache_dir=tmp_path),
         lambda: load_dataset(61, cache_dir=tmp_path),
     ):
         with pytest.warns(
-            UserWarning, match="Got data set 61 .*, which OpenML has deactivated"
+            UserWarning, match="Got dataset 61 .*, which OpenML has deactivated"
         ) as found:
             load()
         assert [warning.filename for warning in found] == [__file__]
-
-
-def test_a_table_counts_its_classes_once(server, tmp_path, monkeypatch):
-    table = load_dataset(61, cache_dir=tmp_path)
-    assert table.n_classes == 2
-    monkeypatch.setattr(np, "unique", None)
-    assert table.n_classes == 2

@@ -1,4 +1,4 @@
-"""CSV files that can be read in two ways: the surer one is taken, or a sentence says which."""
+"""Ambiguous CSV files: read in the more likely way, with a warning or an error if in doubt."""
 
 import pandas as pd
 import pytest
@@ -8,7 +8,7 @@ from mixupe_sklearn.datasets.files import read_csv
 
 @pytest.fixture
 def read(tmp_path):
-    """Read text as a table whose classes are in a column named class."""
+    """Read text as a table with the target 'class'."""
 
     def read_text(content, target="class"):
         path = tmp_path / "data.csv"
@@ -19,7 +19,7 @@ def read(tmp_path):
 
 
 def column(*values):
-    """A file with these values in a column, and decimal commas allowed."""
+    """A file with these values in a column, separated by semicolons."""
     return "size;class\n" + "".join(f"{value};{'ab'[i % 2]}\n" for i, value in enumerate(values))
 
 
@@ -34,7 +34,7 @@ def test_a_column_with_decimal_commas_and_points_is_text_with_a_warning(read, va
 
 
 @pytest.mark.parametrize("sure", ["1.000,5", "1.000.000"])
-def test_points_separate_thousands_where_one_value_shows_it(read, sure):
+def test_points_are_thousands_separators_if_one_value_shows_it(read, sure):
     table = read(column("2.125", "1,5", sure, "4"))
     assert table.X["size"].tolist()[:2] == [2125.0, 1.5]
     assert table.X["size"][2] in (1000.5, 1e6)
@@ -52,7 +52,7 @@ def test_points_alone_are_decimal_points(read):
         ("p,x,s\np,y,s\ne,x,t\ne,y,t\np,x,s\n", "s"),
     ],
 )
-def test_a_target_in_a_line_of_data_is_warned_of(read, content, target):
+def test_a_header_that_looks_like_data_raises_a_warning(read, content, target):
     with pytest.warns(
         UserWarning, match="Got a first line of .* that looks like data .* if it is a row"
     ):
@@ -60,24 +60,26 @@ def test_a_target_in_a_line_of_data_is_warned_of(read, content, target):
 
 
 @pytest.mark.parametrize("names", ["0,1,class", "1,2,class", "0,1,2", "size,2020,class"])
-def test_numbers_of_columns_and_years_are_names(read, names):
+def test_consecutive_numbers_and_years_are_column_names(read, names):
     # Their values may be the same numbers; that of the classes is not.
     read(f"{names}\n0,1,a\n1,2,a\n5,6,b\n7,8,b\n", names.split(",")[-1])
 
 
-def test_words_taken_for_holes_among_the_classes_are_named(read):
-    with pytest.warns(UserWarning, match=r"2 holes \('NA', 'None' taken for holes\); those rows"):
+def test_markers_of_missing_values_among_the_classes_are_reported(read):
+    with pytest.warns(
+        UserWarning, match=r"2 missing values \('NA', 'None' read as missing\); these rows"
+    ):
         read("size,class\n1,None\n2,a\n3,b\n4,NA\n5,a\n6,b\n")
     with (
-        pytest.warns(UserWarning, match="2 holes"),
-        pytest.raises(ValueError, match=r"one class only, 'a' \('none' taken for holes\), but"),
+        pytest.warns(UserWarning, match="2 missing values"),
+        pytest.raises(ValueError, match=r"one class only, 'a' \('none' read as missing\), but"),
     ):
         read("size,class\n1,none\n2,a\n3,none\n4,a\n")
 
 
 @pytest.mark.parametrize("missing", ["", "NA"])
 @pytest.mark.filterwarnings("ignore:Got column 'class'")
-def test_numbers_with_leading_zeros_stay_apart_as_classes(read, missing):
+def test_numbers_with_leading_zeros_are_distinct_classes(read, missing):
     table = read(f"size,class\n1,01\n2,1\n3,01\n4,1\n5,{missing}\n")
     assert table.y.tolist() == ["01", "1", "01", "1"]
     assert table.X["size"].tolist() == [1, 2, 3, 4]
@@ -86,14 +88,14 @@ def test_numbers_with_leading_zeros_stay_apart_as_classes(read, missing):
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("line", ["sep=;", '"sep=;"', "SEP=; "])
-def test_a_line_that_tells_the_delimiter_is_obeyed(read, line, end):
+def test_a_declared_delimiter_is_used(read, line, end):
     # Without it, commas would do as well.
     rows = ["a,b;class,x", "1,2;u,3", "4,5;v,6", "1,2;u,3", "4,5;v,6", ""]
     table = read(end.join([line, *rows]), "class,x")
     assert (list(table.X), table.y.tolist()[:2]) == (["a,b"], ["u,3", "v,6"])
 
 
-def test_lines_below_one_that_tells_the_delimiter_keep_their_numbers(read):
+def test_line_numbers_count_the_declaration_of_the_delimiter(read):
     with pytest.raises(ValueError, match="Got 1 fields in line 4 of"):
         read("sep=;\nsize;class\n1;a\n2\n")
     with pytest.raises(ValueError, match="with one column in its first line"):
@@ -101,8 +103,8 @@ def test_lines_below_one_that_tells_the_delimiter_keep_their_numbers(read):
 
 
 @pytest.mark.parametrize("comment", ["# made by hand", "# made by hand, in May"])
-def test_comments_above_the_names_are_refused_with_the_way_out(read, comment):
-    with pytest.raises(ValueError, match="; delete comments above the names"):
+def test_comments_above_the_header_are_refused(read, comment):
+    with pytest.raises(ValueError, match="; delete comments above the header"):
         read(f"{comment}\nsize,class\n1,a\n2,b\n3,a\n4,b\n")
     assert list(read("#id,class\n1,a\n2,b\n3,a\n4,b\n").X) == ["#id"]
 

@@ -1,4 +1,4 @@
-"""The layout of Speech Commands on a disk: words, speakers, and parts that share no speaker."""
+"""The layout of Speech Commands: words, speakers, and splits by speaker."""
 
 import numpy as np
 import pytest
@@ -35,10 +35,10 @@ def test_clips_are_found_with_word_and_speaker(folder):
     assert commands.split is None
 
 
-def test_paths_can_be_chosen_from_and_read(folder):
+def test_selected_paths_can_be_read(folder):
     commands = load_speech_commands(str(folder))
     chosen = commands.paths[commands.labels == "yes"]
-    assert [len(wave) for wave in read_waveforms(chosen).waves] == [20] * 6
+    assert [len(waveform) for waveform in read_waveforms(chosen).waveforms] == [20] * 6
 
 
 def test_words_can_be_chosen(folder):
@@ -47,7 +47,7 @@ def test_words_can_be_chosen(folder):
     assert set(commands.labels) == {"no", "yes"}
 
 
-def test_the_lists_of_the_data_set_part_it(folder):
+def test_the_lists_of_the_dataset_define_the_split(folder):
     (folder / "validation_list.txt").write_text("yes/0c40e715_nohash_0.wav\nno/gone_nohash_0.wav\n")
     (folder / "testing_list.txt").write_text("no/ffd2ba2f_nohash_1.wav\r\n")
     commands = load_speech_commands(folder)
@@ -58,31 +58,31 @@ def test_the_lists_of_the_data_set_part_it(folder):
 
 
 @pytest.mark.parametrize("is_there", [False, True])
-def test_a_missing_or_empty_folder_says_where_the_data_are(tmp_path, is_there):
+def test_the_error_for_a_missing_or_empty_folder_names_the_address(tmp_path, is_there):
     folder = tmp_path if is_there else tmp_path / "gone"
     message = r"Got folder=.* but expected .*WORD/SPEAKER_nohash_.*http://.*speech_commands_v0.02"
     with pytest.raises(ValueError if is_there else FileNotFoundError, match=message):
         load_speech_commands(folder)
 
 
-def test_an_unknown_word_is_refused_with_those_that_are_close(folder):
+def test_an_unknown_word_is_refused_with_similar_words(folder):
     with pytest.raises(ValueError, match=r"Got the word 'stopp', but .*, such as stop\."):
         load_speech_commands(folder, words=["yes", "stopp"])
-    with pytest.raises(ValueError, match="Got words='yes', but expected several; put one in a lis"):
+    with pytest.raises(
+        ValueError, match="Got words='yes', but expected a sequence; put one word in a lis"
+    ):
         load_speech_commands(folder, words="yes")
-    with pytest.raises(ValueError, match="Got words=.*, but expected one word at least"):
+    with pytest.raises(ValueError, match="Got words=.*, but expected at least one word"):
         load_speech_commands(folder, words=[])
 
 
-def test_a_file_without_a_speaker_is_refused_by_name(folder):
+def test_a_file_without_a_speaker_is_refused(folder):
     (folder / "yes" / "mine.wav").touch()
-    with pytest.raises(
-        ValueError, match=r"Got the file '.*mine.wav', but expected a name with its"
-    ):
+    with pytest.raises(ValueError, match=r"Got the file '.*mine.wav', but expected a name with a"):
         load_speech_commands(folder)
 
 
-# Parts without a common speaker
+# Splits by speaker
 
 
 @pytest.fixture(scope="module")
@@ -92,14 +92,14 @@ def speakers():
 
 @pytest.mark.parametrize("share", [0.01, 0.2, 0.5, 0.9])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_no_speaker_is_on_both_sides(speakers, share, seed):
+def test_no_speaker_is_in_both_sets(speakers, share, seed):
     train, test = split_by_speaker(speakers, share, seed)
     assert not set(speakers[train]) & set(speakers[test])
     assert sorted([*train, *test]) == list(range(len(speakers)))
     assert abs(len(test) / len(speakers) - share) < 0.02
 
 
-def test_the_seed_chooses_and_the_order_of_clips_does_not(speakers):
+def test_the_split_depends_on_the_seed_but_not_on_the_order(speakers):
     first, second = split_by_speaker(speakers)[1], split_by_speaker(speakers, seed=1)[1]
     assert set(speakers[first]) != set(speakers[second])
     backwards = speakers[::-1]
@@ -108,18 +108,18 @@ def test_the_seed_chooses_and_the_order_of_clips_does_not(speakers):
 
 
 @pytest.mark.parametrize("share", [0.001, 0.999])
-def test_each_side_has_a_speaker_at_least(share):
+def test_each_set_has_at_least_one_speaker(share):
     for part in split_by_speaker(["a", "b", "b"], share):
         assert len(part) > 0
 
 
-def test_one_speaker_cannot_be_parted():
+def test_one_speaker_cannot_be_split():
     for people, n_people in ((["a", "a"], 1), ([], 0)):
-        with pytest.raises(ValueError, match=f"Got {n_people} speakers, but expected two at least"):
+        with pytest.raises(ValueError, match=f"Got {n_people} speakers, but expected at least two"):
             split_by_speaker(people)
 
 
 @pytest.mark.parametrize("share", [0, 1, -0.1, "half", None])
 def test_a_share_is_between_zero_and_one(share):
-    with pytest.raises(ValueError, match="Got share=.*, but expected a share between 0 and 1."):
+    with pytest.raises(ValueError, match="Got share=.*, but expected a fraction between 0 and 1."):
         split_by_speaker(["a", "b"], share)

@@ -1,4 +1,4 @@
-"""Tables without a download, and a user's own: what is in a file is what is in the table."""
+"""Embedded tables, and tables from CSV files."""
 
 import bz2
 import gzip
@@ -19,7 +19,7 @@ PLAIN = "size,city,class\n1.5,Oslo,a\n2,Bonn,b\n,Oslo,a\n4,,b\n"
 
 @pytest.fixture
 def write(tmp_path):
-    """Write a file, and give its path."""
+    """Write a file and return its path."""
 
     def write_file(content, name="data.csv"):
         path = tmp_path / name
@@ -31,7 +31,7 @@ def write(tmp_path):
 
 @pytest.fixture
 def read(write):
-    """Read text as a table whose classes are in a column named class."""
+    """Read text as a table with the target 'class'."""
     return lambda content, target="class", name="data.csv": read_csv(write(content, name), target)
 
 
@@ -49,7 +49,7 @@ def test_an_embedded_table_has_the_rows_and_class_names_of_scikit_learn(name, lo
     assert table.y.tolist() == bunch.target_names[bunch.target].tolist()
 
 
-def test_digits_are_whole_numbers():
+def test_digits_are_integers():
     table, bunch = load_embedded("digits"), load_digits()
     assert table.y.dtype.kind == "i"
     assert {kind.kind for kind in table.X.dtypes} == {"i"}
@@ -57,7 +57,7 @@ def test_digits_are_whole_numbers():
     np.testing.assert_array_equal(table.y, bunch.target)
 
 
-def test_the_balance_goes_down_where_weight_times_distance_is_larger():
+def test_the_class_of_balance_scale_is_the_side_with_the_larger_torque():
     table = load_embedded("balance-scale")
     assert len(table.X.drop_duplicates()) == table.n_rows == 625
     assert table.X.min().tolist() == [1] * 4
@@ -74,13 +74,13 @@ def test_the_balance_goes_down_where_weight_times_distance_is_larger():
     }
 
 
-def test_each_embedded_table_is_the_same_every_time_and_unlike_the_others():
+def test_embedded_tables_have_stable_and_distinct_fingerprints():
     prints = [load_embedded(name).fingerprint for name in EMBEDDED]
     assert prints == [load_embedded(name).fingerprint for name in EMBEDDED]
     assert len(set(prints)) == len(EMBEDDED)
 
 
-def test_an_unknown_embedded_table_is_refused_with_the_list():
+def test_an_unknown_embedded_table_is_refused():
     with pytest.raises(
         ValueError, match="Got name='irsi', but expected one of iris, wine, .*scale."
     ):
@@ -90,7 +90,7 @@ def test_an_unknown_embedded_table_is_refused_with_the_list():
 # Files that can be read
 
 
-def test_types_and_holes_are_found(read):
+def test_types_and_missing_values_are_inferred(read):
     table = read(PLAIN)
     assert (table.name, table.source, table.y.tolist()) == ("data", "csv", ["a", "b", "a", "b"])
     assert table.X["size"].tolist()[:2] == [1.5, 2.0]
@@ -120,7 +120,7 @@ def test_other_encodings_are_read_as_windows_1252_with_a_warning(read):
     assert table.X["city"][0] == "Malmö €"
 
 
-def test_compressed_files_are_unpacked(read, tmp_path):
+def test_compressed_files_are_read(read, tmp_path):
     plain = read(PLAIN)
     packers = {"gz": gzip.compress, "xz": lzma.compress, "bz2": bz2.compress}
     tables = [read(pack(PLAIN.encode()), name=f"data.csv.{end}") for end, pack in packers.items()]
@@ -138,7 +138,7 @@ def test_what_pandas_writes_is_read_again(write, tmp_path):
     assert (table.name, table.fingerprint) == ("mine", whole.fingerprint)
 
 
-def test_decimal_commas_are_numbers_where_semicolons_separate(read):
+def test_decimal_commas_are_read_with_semicolons(read):
     rows = "size;weight;note;class\n1,5;1.000,25;1,5 m;a\n2;12;2 m;a\n-0,5;999,5;3;b\n1e-3;NA;4;b\n"
     table = read(rows)
     assert table.X["size"].tolist() == [1.5, 2.0, -0.5, 0.001]
@@ -146,7 +146,7 @@ def test_decimal_commas_are_numbers_where_semicolons_separate(read):
     assert table.X["note"].tolist() == ["1,5 m", "2 m", "3", "4"]
 
 
-def test_decimal_points_are_numbers_where_semicolons_separate(read):
+def test_decimal_points_are_read_with_semicolons(read):
     table = read(
         "size;day;class\n1.125;1.2.2020;a\n2.250;2.2.2020;a\nNA ;3.2.2020;b\n3;4.2.2020;b\n"
     )
@@ -159,7 +159,7 @@ def test_commas_inside_text_do_not_hide_the_semicolons(read):
     assert list(table.X.columns) == ["a, in cm"]
 
 
-def test_the_target_tells_between_two_delimiters(read):
+def test_the_target_decides_between_two_delimiters(read):
     # Both commas and bars give three even columns.
     text = "a,b|x,class\n" + "1,2|3,u\n" * 2 + "4,5|6,v\n" * 2
     assert list(read(text).X.columns) == ["a", "b|x"]
@@ -175,13 +175,13 @@ def test_quoted_fields_may_hold_delimiters_quotes_and_new_lines(read):
 @pytest.mark.parametrize(
     "missing", ["", "NA", "N/A", "NaN", "null", "NULL", "?", "none", "None", " na "]
 )
-def test_words_for_holes_are_holes(read, missing):
+def test_markers_of_missing_values_are_read(read, missing):
     table = read(f"size,city,class\n1,Oslo,a\n{missing},{missing},a\n2,Bonn,b\n3,Rome,b\n")
     assert table.X.dtypes["size"] == np.float64
     assert table.X.isna().sum().tolist() == [1, 1]
 
 
-def test_blanks_around_fields_do_not_count(read):
+def test_blanks_around_fields_are_ignored(read):
     table = read(" size , city , class \n 1.5 , Oslo , a \n2 , Oslo, a\n ? ,Bonn ,b\n 3,  NA ,b \n")
     assert table.X["size"].tolist()[:2] == [1.5, 2.0]
     assert table.X["city"].tolist()[:3] == ["Oslo", "Oslo", "Bonn"]
@@ -193,14 +193,14 @@ def test_blank_lines_are_skipped(read):
     assert read("\n\n" + PLAIN.replace("\n", "\n\n  \n")).fingerprint == read(PLAIN).fingerprint
 
 
-def test_a_long_line_under_the_wrong_delimiter_does_no_harm(read):
+def test_a_long_line_with_another_delimiter_is_read(read):
     names = ",".join(f"a_rather_long_column_name_{number}" for number in range(6000))
     rows = "".join(",".join(["1"] * 6000) + f",{label}\n" for label in "xxyy")
     assert read(f"{names},class\n{rows}").X.shape == (4, 6000)
 
 
 @pytest.mark.skipif(pd.__version__ < "3", reason="pandas 2 takes them for text")
-def test_huge_whole_numbers_are_numbers(read):
+def test_huge_integers_are_numbers(read):
     table = read("size,class\n123456789012345678901234567890,a\n1,a\n2,b\n3,b\n")
     assert table.X["size"].tolist() == [123456789012345678901234567890.0, 1.0, 2.0, 3.0]
 
@@ -216,14 +216,14 @@ def test_huge_whole_numbers_are_numbers(read):
         ("1 1 b b", ["1", "1", "b", "b"]),
     ],
 )
-def test_classes_are_text_or_whole_numbers(read, written, classes):
+def test_classes_are_text_or_integers(read, written, classes):
     rows = "".join(f"{row},{label}\n" for row, label in enumerate(written.split()))
     table = read("size,class\n" + rows)
     assert table.y.tolist() == classes
     assert table.y.dtype == (np.int64 if isinstance(classes[0], int) else object)
 
 
-def test_many_whole_number_classes_are_classes_if_they_have_rows(read):
+def test_many_integer_classes_are_accepted_if_they_have_enough_rows(read):
     rows = "".join(f"{row},{row % 150}\n" for row in range(1500))
     assert read("size,class\n" + rows).n_classes == 150
 
@@ -231,9 +231,10 @@ def test_many_whole_number_classes_are_classes_if_they_have_rows(read):
 # What is left out
 
 
-def test_rows_without_a_class_are_left_out_with_a_warning(read):
+def test_rows_without_a_class_are_dropped_with_a_warning(read):
     with pytest.warns(
-        UserWarning, match=r"Got column 'class' of .* with 2 holes \('\?' taken for holes\); those"
+        UserWarning,
+        match=r"Got column 'class' of .* with 2 missing values \('\?' read as missing\); these",
     ):
         table = read("size,class\n1,7\n2,\n3,8\n4,7\n5,?\n6,8\n")
     assert table.X["size"].tolist() == [1, 3, 4, 6]
@@ -242,8 +243,8 @@ def test_rows_without_a_class_are_left_out_with_a_warning(read):
     assert table.y.dtype == np.int64
 
 
-def test_empty_columns_are_left_out_with_a_warning(read):
-    with pytest.warns(UserWarning, match="empty columns, which are left out: 'note', 'Unnamed: 3'"):
+def test_empty_columns_are_dropped_with_a_warning(read):
+    with pytest.warns(UserWarning, match="empty columns, which are dropped: 'note', 'Unnamed: 3'"):
         table = read("size,note,class,\n1,,a,\n2,NA,a,\n3,?,b,\n4, ,b,\n")
     assert list(table.X.columns) == ["size"]
 
@@ -265,7 +266,7 @@ def test_empty_columns_are_left_out_with_a_warning(read):
         (gzip.compress(PLAIN.encode() * 99, mtime=0), "which is not text"),
         (
             "class\na\nb\n",
-            "with one column in its first line, but expected two at least, separated",
+            "with one column in its first line, but expected at least two, separated",
         ),
         ("class size\na 1\nb 2\n", "with one column in its first line"),
         ("size,size,class\n1,2,a\n", "Got column 'size' more than once in .*; rename one."),
@@ -277,41 +278,41 @@ def test_empty_columns_are_left_out_with_a_warning(read):
         ("size,class\n7,1,a\n8,2,b\n", "Got 3 fields in line 2 of"),
         ('size,class\n"1\n2",a\n3\n', "Got 1 fields in line 4 of"),
         ('size,class\n1,a\n"2,b\n3,a\n', "Got 1 fields in line 3 of .*; is a quotation mark or a"),
-        ('size,class\n1,a\n"2,b\n' + "3,a\n" * 50_000, "Got a field without end in line 3 of"),
+        ('size,class\n1,a\n"2,b\n' + "3,a\n" * 50_000, "Got an unterminated field in line 3 of"),
         (
             "size,class\n1,\n2,NA\n",
-            r"Got column 'class' of .* without any value \('NA' taken for holes\), but expected",
+            r"Got column 'class' of .* without any value \('NA' read as missing\), but expected",
         ),
         (
             'a;b;class\n1;";b\n2;;b\n3;1;b\n"q";";b\n4;5;a\n',
-            "with a quotation mark left open, but",
+            "with an unclosed quotation mark, but",
         ),
         ("size,class\n,a\n?,b\n,a\n,b\n", "Got no values besides column 'class'"),
         ("size,class\n1,a\n2,a\n", "with one class only, 'a', but expected two."),
         ("size,class\n1,3\n2,3\n", "with one class only, 3, but expected two."),
         (
             "size,class\n1,a\n2,b\n3,a\n4,c\n",
-            "with one row only of 'b', 'c', but expected two at least of each class, .* join classes.",
+            "with a single row of 'b', 'c', but expected at least two of each class, .* merge classes.",
         ),
         (
             "size,class\n" + "".join(f"1,{row / 7}\n" for row in range(1, 60)),
-            "with 59 different numbers, but expected a few classes; amounts are for MixupERegressor",
+            "with 59 distinct numbers, but expected a few classes; use MixupERegressor",
         ),
         (
             "size,class\n1,0.1\n2,0.2\n3,0.3\n4,0.4\n",
-            "with 4 different numbers, but expected a few",
+            "with 4 distinct numbers, but expected a few",
         ),
         (
             "size;class\n" + "".join(f"1;{row},5\n" for row in range(60)),
-            "with 60 different numbers",
+            "with 60 distinct numbers",
         ),
         (
             "size,class\n" + "".join(f"1,{row}\n" for row in range(500)),
-            "with 500 different numbers, .* classes may be text, such as 'c17'.",
+            "with 500 distinct numbers, .* text for classes, such as 'c17'.",
         ),
     ],
 )
-def test_a_file_that_is_no_table_with_classes_is_refused(read, content, message):
+def test_an_invalid_table_is_refused(read, content, message):
     with pytest.raises(ValueError, match=message) as caught:
         read(content)
     assert "\n" not in str(caught.value)
@@ -344,17 +345,17 @@ def test_a_file_without_column_names_is_recognised(read, content):
 
 
 def test_a_path_without_a_file_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="but expected a file that is there; the current"):
+    with pytest.raises(FileNotFoundError, match="but expected an existing file; the current"):
         read_csv(tmp_path / "absent.csv", "class")
     with pytest.raises(IsADirectoryError, match="a folder, but expected a file in it."):
         read_csv(tmp_path, "class")
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may read any file")
-def test_a_file_that_may_not_be_read_is_refused(write):
+def test_an_unreadable_file_is_refused(write):
     path = write(PLAIN)
     path.chmod(0)
-    with pytest.raises(OSError, match="but expected a file that can be read: Permission denied."):
+    with pytest.raises(OSError, match="but expected a readable file: Permission denied."):
         read_csv(path, "class")
 
 
@@ -362,7 +363,7 @@ def test_a_file_that_may_not_be_read_is_refused(write):
 def test_a_damaged_archive_is_refused(read, name):
     packed = {"z": gzip.compress, "xz": lzma.compress}.get(name[-2:].lstrip("."), gzip.compress)
     for content in (PLAIN.encode(), packed(PLAIN.encode())[:-10]):
-        with pytest.raises(ValueError, match="but expected a whole .* file: .*"):
+        with pytest.raises(ValueError, match="but expected an intact .* file: .*"):
             read(content, name=name)
 
 
@@ -371,19 +372,19 @@ def test_an_archive_of_several_files_is_refused(tmp_path):
         archive.writestr("one.csv", PLAIN)
         archive.writestr("two.csv", PLAIN)
     with pytest.raises(
-        ValueError, match="with 2 files in it, but expected one; unpack it and name"
+        ValueError, match="with 2 files in it, but expected one; unpack it and give"
     ):
         read_csv(tmp_path / "data.zip", "class")
 
 
-def test_reading_leaves_the_file_as_it_is(write):
+def test_reading_does_not_change_the_file(write):
     path = write(PLAIN)
     before = path.stat().st_mtime_ns
     read_csv(path, "class")
     assert (path.read_text(), path.stat().st_mtime_ns) == (PLAIN, before)
 
 
-def test_a_table_from_a_file_goes_through_the_preprocessor(read):
+def test_a_table_from_a_file_can_be_preprocessed(read):
     from mixupe_sklearn import make_preprocessor
 
     table = read("flag,size,city,class\nTrue,1,Oslo,a\nFalse,?,Bonn,a\n,3,NA,b\nTrue,4,Oslo,b\n")

@@ -229,7 +229,7 @@ def test_n_batches_accounts_for_all_processes(monkeypatch):
     net = DistributedNet(small_mlp(batch_norm=True), batch_size=6, train_split=None).initialize()
     dataset = net.get_dataset(*(part[:21] for part in rows()))
     assert net.n_batches(dataset) == 4
-    monkeypatch.setattr(net, "_joined", lambda: SimpleNamespace(num_processes=2))
+    monkeypatch.setattr(net, "_join", lambda: SimpleNamespace(num_processes=2))
     assert net.n_batches(dataset) == 3  # the last three samples are too few for two processes
     assert net._n_processes == 1
 

@@ -1,30 +1,19 @@
-"""What the site is made from: examples of one form, inventories, and the front page's numbers."""
+"""What the site is built from: examples of one form, inventories, and pages that are all listed."""
 
 import importlib.util
+import inspect
 import pathlib
 import re
 import zlib
 
 import pytest
 
-from benchmarks._tabular.report.results import choose, error_table
-from benchmarks._tabular.report.statistics import compare_ranks
-from benchmarks._tabular.rows import read_rows
+from mixupe_sklearn import modules
+from mixupe_sklearn.datasets import graphs, images, speech
 
 ROOT = pathlib.Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 EXAMPLES = sorted((DOCS / "examples").glob("*.py"))
-LABELS = {
-    "RealMLP": "realmlp",
-    "CatBoost": "catboost",
-    "`MLPClassifier`": "mlp-sklearn-default",
-    "logistic regression": "logistic",
-    "random forest": "random-forest",
-    "LightGBM": "lightgbm",
-    "histogram boosting": "hist-gradient-boosting",
-    "XGBoost": "xgboost",
-    "**`MixupEClassifier()`**": "mixupe-default",
-}
 
 
 def entries(inventory):
@@ -60,21 +49,60 @@ def test_numbers_of_examples_are_not_used_twice():
     assert len(numbers) == len(set(numbers)) >= 9
 
 
-def test_the_ranks_of_the_front_page_are_those_of_the_committed_rows():
-    rows = read_rows(ROOT / "benchmarks" / "results" / "peers" / "rows.csv")
-    ranks = compare_ranks(error_table(choose(rows)).drop(columns="mixupe-paper")).ranks
-    assert set(ranks.index) == set(LABELS.values())
-    index = (DOCS / "index.md").read_text()
-    shown = re.findall(r"^\| (.+?) \| (.+?) \|$", index, flags=re.MULTILINE)
-    expected = sorted((f"{ranks[name]:.2f}", label) for label, name in LABELS.items())
-    assert [(value.strip("*"), label) for label, value in shown[1:]] == expected
-    assert f"on {len(error_table(choose(rows)))} tables" in shown[0][0]
-
-
 def test_every_page_is_in_a_list_of_the_front_page():
     index = (DOCS / "index.md").read_text()
     listed = set(index.split("{toctree}", 1)[1].split())
-    pages = {path.stem for path in DOCS.glob("*.md")} - {"index"}
+    files = [
+        path for path in DOCS.rglob("*.md") if not {"_build", "gallery", "api"} & set(path.parts)
+    ]
+    pages = {path.relative_to(DOCS).with_suffix("").as_posix() for path in files} - {"index"}
     assert pages <= listed
     # Sphinx writes pages of its own to these addresses, over ours.
     assert not pages & {"search", "genindex", "modindex"}
+
+
+FILES = sorted(path for path in DOCS.rglob("*.md") if not {"_build", "gallery"} & set(path.parts))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(DOCS).as_posix())
+def test_links_between_pages_and_to_results_lead_to_files(path):
+    links = re.findall(
+        r"\]\((?:path:)?([^)#:\s]+\.(?:md|json|csv|png|svg))(?:#[^)]*)?\)", path.read_text()
+    )
+    kept = [link for link in links if "gallery/" not in link]  # built with the site
+    missing = [link for link in kept if not (path.parent / link).exists()]
+    assert not missing
+
+
+def test_the_folders_of_the_contributing_page_are_those_of_the_package():
+    page = (DOCS / "development" / "contributing.md").read_text()
+    tree = page.split("mixupe_sklearn/\n")[1].split("benchmarks/\n")[0]
+    package = ROOT / "mixupe_sklearn"
+    assert set(re.findall(r"(\w+)/", tree)) == {path.parent.name for path in package.glob("*/*.py")}
+    public = {path.name for path in package.glob("*.py")} - {"__init__.py"}
+    assert set(re.findall(r"\w+\.py", tree)) == public
+
+
+def own_names(place, module):
+    """Functions and classes that a module of the package defines, but for private ones."""
+    return [
+        f"{place}.{name}"
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) or inspect.isclass(value)
+        if value.__module__ == module.__name__ and not name.startswith("_")
+    ]
+
+
+NAMES = [
+    *(f"modules.{name}" for name in modules.__all__ if name != "NAMED"),
+    *("callbacks.PolyakAverage", "callbacks.WarmupCosine"),
+    *("recipes.recipe", "recipes.Recipe", "recipes.recipes_table"),
+    *own_names("datasets.images", images),
+    *own_names("datasets.speech", speech),
+    *own_names("datasets.graphs", graphs),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_public_name_of_a_submodule_is_on_the_api_page(name):
+    assert f"   {name}\n" in (DOCS / "api.md").read_text()

@@ -1,4 +1,4 @@
-"""Random text files: a table that is written reads back, and anything else is read or refused."""
+"""Random CSV files: a written table is read back, and any other text is read or refused."""
 
 import bz2
 import csv
@@ -71,7 +71,7 @@ cells = st.one_of(cells, st.sampled_from(["a b", 'say "x"', "a,b", "a;b", "l1\nl
     st.lists(st.tuples(cells, st.integers(-9, 9), st.sampled_from("xy")), min_size=4, max_size=9),
     st.sampled_from(",;\t|"),
 )
-def test_a_table_that_is_written_reads_back(folder, rows, delimiter):
+def test_a_written_table_is_read_back(folder, rows, delimiter):
     text = io.StringIO()
     csv.writer(text, delimiter=delimiter, quoting=csv.QUOTE_ALL).writerows(
         [["word", "number", "class"], *rows]
@@ -110,7 +110,7 @@ PACKED = {kind: packed(kind) for kind in (".gz", ".xz", ".bz2", ".zip")}
 
 
 @given(st.sampled_from(list(PACKED)), st.data())
-def test_a_damaged_archive_is_read_whole_or_refused(folder, kind, data):
+def test_a_damaged_archive_is_read_or_refused(folder, kind, data):
     found = read(folder, data.draw(flipped(PACKED[kind])), f"table.csv{kind}")
     if found.refusal is None:
         assert np.array_equal(found.answer.y, ["a", "b", "a", "b"])

@@ -1,4 +1,4 @@
-"""Random and damaged files of pictures, sounds, graphs and pickles: read whole, or refused."""
+"""Random and damaged files of images, audio, graphs and pickles are read or refused."""
 
 import io
 import pickle
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from scipy.io import wavfile
 
-from mixupe_sklearn._audio import files as sound_files
+from mixupe_sklearn._audio import files as audio_files
 from mixupe_sklearn._images import files as image_files
 from mixupe_sklearn.datasets._restricted_unpickler import unpickle_arrays
 from mixupe_sklearn.datasets.graphs import load_graph_text, load_tu, read_folds
@@ -63,7 +63,7 @@ def test_a_damaged_pickle_gives_plain_data_or_is_refused(folder, content):
         )
 
 
-def test_a_pickle_that_is_whole_is_read_as_it_is(folder):
+def test_an_intact_pickle_is_read(folder):
     for content in [*PICKLES, LONG_MEMO, pickle.dumps(BATCH, protocol=5)]:
         assert len(LONG_MEMO) > len(PICKLES[1])
         found = unpickle_arrays(written(folder, "batch", content), "a set", "an address")
@@ -79,11 +79,11 @@ def wav(dtype):
 
 
 @given(st.sampled_from([wav("i2"), wav("u1"), wav("f4")]).flatmap(flipped) | st.binary(max_size=60))
-def test_a_damaged_wav_file_is_a_sound_or_is_refused(folder, content):
+def test_a_damaged_wav_file_is_read_or_refused(folder, content):
     path = written(folder, "a.wav", content)
-    found = tried(lambda: sound_files.read_file(path, "a.wav"))
+    found = tried(lambda: audio_files.read_file(path, "a.wav"))
     if found.refusal is None:
-        assert 1 <= found.answer.rate <= sound_files.MOST_RATE
+        assert 1 <= found.answer.rate <= audio_files.MAX_RATE
         assert found.answer.values.size
         assert np.isfinite(found.answer.values).all()
 
@@ -109,7 +109,7 @@ IMAGES += [
 
 
 @given(st.sampled_from(IMAGES).flatmap(flipped) | st.binary(max_size=60))
-def test_a_damaged_picture_is_bytes_or_is_refused(folder, content):
+def test_a_damaged_image_is_read_or_refused(folder, content):
     path = written(folder, "a.png", content)
     found = tried(lambda: image_files.read_file(path))
     if found.refusal is None:
@@ -124,7 +124,7 @@ lines = st.lists(numbers, max_size=8).map(lambda rows: "\n".join(rows).encode())
 
 
 @given(flipped(GRAPHS) | lines | st.binary(max_size=40))
-def test_damaged_text_of_graphs_is_whole_or_refused(folder, content):
+def test_a_damaged_text_of_graphs_is_read_or_refused(folder, content):
     found = tried(lambda: load_graph_text(written(folder, "G.txt", content)))
     if found.refusal is None:
         assert len(found.answer.graphs) == len(found.answer.y) > 0
@@ -138,7 +138,7 @@ TU |= {"node_labels": b"0\n1\n1\n0\n", "node_attributes": b"0.5\n1\n2\n3\n"}
 
 
 @given(st.sampled_from(list(TU)), st.data(), st.booleans())
-def test_a_damaged_part_of_a_tu_set_is_whole_or_refused(folder, part, data, attributes):
+def test_a_damaged_part_of_a_tu_dataset_is_read_or_refused(folder, part, data, attributes):
     home = folder / "TU"
     home.mkdir(exist_ok=True)
     for name, content in TU.items():
@@ -155,7 +155,7 @@ def test_a_damaged_part_of_a_tu_set_is_whole_or_refused(folder, part, data, attr
 
 
 @given(lines | st.binary(max_size=12), lines | st.just(b"3\n"), st.integers(0, 4))
-def test_damaged_folds_are_whole_or_refused(folder, train, test, n_graphs):
+def test_damaged_folds_are_read_or_refused(folder, train, test, n_graphs):
     home = folder / "folds"
     home.mkdir(exist_ok=True)
     written(home, "train_idx-1.txt", train)

@@ -1,4 +1,4 @@
-"""Random and damaged files of OpenML: read as they say, or refused with half a sentence on what is wrong."""
+"""Random and damaged files of OpenML are read, or refused with a reason."""
 
 import numpy as np
 import pandas as pd
@@ -7,20 +7,23 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from openml_server import make_folds, make_table, to_arff, to_parquet, to_splits
 
+from mixupe_sklearn.datasets._openml.load import (
+    read_arff,
+    read_folds,
+    read_parquet,
+    set_dtypes,
+    split_target,
+)
 from mixupe_sklearn.datasets._openml.metadata import (
-    FaultError,
-    TaskFile,
-    check_arff,
-    check_parquet,
-    names_in,
+    InvalidFileError,
+    TaskMetadata,
     read_description,
     read_features,
     read_n_rows,
     read_suite,
     read_task,
+    split_names,
 )
-from mixupe_sklearn.datasets._openml.splits import check_all_folds, read_folds
-from mixupe_sklearn.datasets._openml.table import split_target, tidy
 
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>'
 NAMESPACE = 'xmlns:oml="http://openml.org/openml"'
@@ -51,7 +54,7 @@ READERS = {
 }
 kinds = st.sampled_from(list(READERS))
 BOMB = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;"><!ENTITY c SYSTEM "file:///etc/hostname">]>'
-# What stands in an element in the place of a number or a name.
+# Texts in the place of a number or a name.
 insides = st.text(max_size=4) | st.sampled_from(
     [
         "²",
@@ -76,7 +79,7 @@ insides = st.text(max_size=4) | st.sampled_from(
 def test_a_damaged_file_is_read_or_refused(kind, data):
     content, read = READERS[kind]
     damaged = data.draw(flipped(content.encode()))
-    assert tried(lambda: read(damaged), FaultError).kind in (None, FaultError)
+    assert tried(lambda: read(damaged), InvalidFileError).kind in (None, InvalidFileError)
 
 
 @given(kinds, st.data(), insides, st.sampled_from(["", BOMB]))
@@ -90,14 +93,14 @@ def test_any_text_in_an_element_is_read_or_refused(kind, data, inside, doctype):
     for number in (
         range(len(parts) - 1) if data is None else [data.draw(st.integers(0, len(parts) - 2))]
     ):
-        before, sign, _ = parts[number].rpartition(">")
-        changed = "</oml:".join([*parts[:number], before + sign + inside, *parts[number + 1 :]])
+        before, bracket, _ = parts[number].rpartition(">")
+        changed = "</oml:".join([*parts[:number], before + bracket + inside, *parts[number + 1 :]])
         try:
             encoded = changed.encode()
         except UnicodeEncodeError:
             continue
-        found = tried(lambda encoded=encoded: read(encoded), FaultError)
-        assert found.kind in (None, FaultError), found
+        found = tried(lambda encoded=encoded: read(encoded), InvalidFileError)
+        assert found.kind in (None, InvalidFileError), found
 
 
 @given(
@@ -111,29 +114,24 @@ def test_any_text_in_an_element_is_read_or_refused(kind, data, inside, doctype):
 def test_any_encoding_is_read_or_refused(kind, encoding):
     content, read = READERS[kind]
     changed = content.replace("UTF-8", encoding).encode()
-    assert tried(lambda: read(changed), FaultError).kind in (None, FaultError)
+    assert tried(lambda: read(changed), InvalidFileError).kind in (None, InvalidFileError)
 
 
 @given(st.binary(max_size=60), kinds)
-def test_random_bytes_are_no_file_of_openml(content, kind):
-    assert tried(lambda: READERS[kind][1](content), FaultError).kind is FaultError
+def test_random_bytes_are_refused(content, kind):
+    assert tried(lambda: READERS[kind][1](content), InvalidFileError).kind is InvalidFileError
 
 
-CV = TaskFile("1", "c", 61, "class", "u", "crossvalidation", 1, 3)
+CV = TaskMetadata("1", "c", "crossvalidation", n_repeats=1, n_folds=3)
 SPLITS = to_splits(make_folds(12, 1, 3), 3)
 
 
 @given(
     flipped(SPLITS),
-    st.sampled_from([CV, TaskFile("1", "c", 61, "class", "u", "holdout", None, None)]),
+    st.sampled_from([CV, TaskMetadata("1", "c", "holdout")]),
 )
-def test_damaged_splits_are_whole_or_refused(content, task):
-    def read():
-        folds = read_folds(content, 12, task)
-        check_all_folds(folds, 12, task)
-        return folds
-
-    found = tried(read, FaultError)
+def test_damaged_splits_are_complete_or_refused(content, task):
+    found = tried(lambda: read_folds(content, 12, task), InvalidFileError)
     for train, test in found.answer or []:
         assert not set(train) & set(test)
         assert set(train) | set(test) <= set(range(12))
@@ -147,19 +145,22 @@ PARQUET, ARFF = to_parquet(TABLE), to_arff(TABLE)
 
 
 @given(flipped(PARQUET) | st.binary(max_size=40))
-def test_a_damaged_parquet_file_is_whole_or_refused(content):
-    assert tried(lambda: check_parquet(content, 12, 6), FaultError).kind in (None, FaultError)
+def test_a_damaged_parquet_file_is_read_or_refused(content):
+    assert tried(lambda: read_parquet(content, 12, 6), InvalidFileError).kind in (
+        None,
+        InvalidFileError,
+    )
 
 
 @given(flipped(ARFF), st.none() | st.text("0123456789abcdef", max_size=32))
 def test_a_damaged_arff_file_has_its_checksum_or_is_refused(content, md5):
-    found = tried(lambda: check_arff(content, md5), FaultError)
+    found = tried(lambda: read_arff(content, None, md5), InvalidFileError)
     assert (found.refusal is None) <= (b"@data" in content.lower() and not md5)
 
 
 @given(st.text(max_size=12), st.lists(st.text(max_size=3), max_size=3))
-def test_names_in_a_text_are_found_without_end(text, columns):
-    found = names_in(text, columns)
+def test_names_in_a_text_are_split(text, columns):
+    found = split_names(text, columns)
     assert found == [text] or all(name in text for name in found)
 
 
@@ -178,14 +179,14 @@ values = (
     ),
     st.sampled_from(["x", "y", None]),
 )
-def test_a_column_keeps_its_rows_whatever_the_features_say(cells, kind, told, target):
+def test_a_column_keeps_its_rows_whatever_the_features_say(cells, kind, declared, target):
     frame = pd.DataFrame(
         {"x": pd.Series(cells, dtype=object), "y": ["n", "m"] * 3 if len(cells) == 6 else "n"}
     )
     before = frame.copy()
 
     def read():
-        return split_target(tidy(frame, {"x": kind}, {"x": told}), target, 61)
+        return split_target(set_dtypes(frame, {"x": kind}, {"x": declared}), target, 61)
 
     found = tried(read)
     assert frame.equals(before)

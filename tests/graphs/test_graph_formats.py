@@ -1,4 +1,4 @@
-"""Every form of a graph is read as the same graph, and what is wrong with one is told."""
+"""All formats of a graph give the same graph, and invalid graphs raise an error."""
 
 import warnings
 
@@ -14,7 +14,7 @@ from torch_geometric.utils import to_networkx
 from mixupe_sklearn._graphs.node_features import learn_inputs
 from mixupe_sklearn._graphs.read import read_graphs
 
-# Water, and a ring of three with a node by itself.
+# Water, and a triangle with an isolated node.
 LABELS = [["O", "H", "H"], ["C", "C", "C", "Na"]]
 PAIRS = [[(0, 1), (0, 2)], [(0, 1), (1, 2), (2, 0)]]
 BOTH = [pairs + [(b, a) for a, b in pairs] for pairs in PAIRS]
@@ -68,7 +68,7 @@ def batch_of(X, **how):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_with_labels_is_the_same_batch(form):
+def test_all_formats_with_labels_give_the_same_batch(form):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         batch = batch_of(FORMS[form])
@@ -85,7 +85,7 @@ def test_every_form_with_labels_is_the_same_batch(form):
     assert batch.symmetric is True
 
 
-def test_features_are_taken_as_they_are_from_every_form_that_has_them():
+def test_features_are_unchanged_in_all_formats():
     X = [np.arange(6.0).reshape(3, 2), np.ones((4, 2))]
     pairs = [(adjacency(p, len(x)), x) for p, x in zip(BOTH, X, strict=True)]
     data = [
@@ -100,7 +100,7 @@ def test_features_are_taken_as_they_are_from_every_form_that_has_them():
         assert batch.edge_index.shape[1] == 10
 
 
-def test_labels_and_features_together_are_side_by_side():
+def test_labels_and_features_are_concatenated():
     graph = nx.path_graph(2)
     for node in graph:
         graph.nodes[node].update(kind="ab"[node], size=[1.0 + node])
@@ -108,7 +108,7 @@ def test_labels_and_features_together_are_side_by_side():
     assert batch.x.tolist() == [[1, 0, 1], [0, 1, 2]]
 
 
-def test_nodes_with_nothing_bring_their_degree_or_a_one():
+def test_nodes_without_features_are_encoded_by_degree_or_by_one():
     graphs, _ = read_graphs([nx.star_graph(3), nx.path_graph(2)])
     degree = learn_inputs(graphs, "degree")
     assert degree.known == (1, 3)
@@ -121,12 +121,12 @@ def test_nodes_with_nothing_bring_their_degree_or_a_one():
     assert degree.ready(other)[:].x[0].tolist() == [0, 1]
 
 
-def test_edge_lists_alone_have_the_nodes_that_they_name():
+def test_the_nodes_of_an_edge_list_are_those_of_its_edges():
     batch = batch_of([[(7, 9), (9, 7)], [["a", "b"], ["b", "a"]], {("x", "y"): 1, ("y", "x"): 1}])
     assert batch.ptr.tolist() == [0, 2, 4, 6]
 
 
-def test_a_batch_by_numbers_is_what_pytorch_geometric_collates():
+def test_a_batch_equals_that_of_pytorch_geometric():
     rng = np.random.default_rng(0)
     data = []
     for _ in range(30):
@@ -135,7 +135,7 @@ def test_a_batch_by_numbers_is_what_pytorch_geometric_collates():
         edges = edges[rng.random(len(edges)) < 0.4].reshape(-1, 2)
         x = torch.tensor(rng.normal(size=(n_nodes, 3)), dtype=torch.float32)
         data.append(Data(x=x, edge_index=torch.tensor(edges, dtype=torch.long).reshape(-1, 2).T))
-    with pytest.warns(UserWarning, match="taken as directed"):
+    with pytest.warns(UserWarning, match="edges are directed"):
         graphs, _ = read_graphs(data)
     rows = learn_inputs(graphs, "degree").ready(graphs)
     for index in (np.array([4, 0, 29, 4]), np.array([7]), slice(3, 9), slice(None)):
@@ -148,7 +148,7 @@ def test_a_batch_by_numbers_is_what_pytorch_geometric_collates():
         assert pairs[0] == pairs[1]
 
 
-def test_a_part_of_graphs_shares_their_memory():
+def test_a_subset_of_graphs_shares_their_memory():
     graphs, _ = read_graphs(FORMS["csr"] * 2)
     part = graphs.part(np.array([3, 0]))
     assert part.edges is graphs.edges
@@ -159,26 +159,26 @@ def test_a_part_of_graphs_shares_their_memory():
     assert learn_inputs(only, "degree").known == ("H", "O")
 
 
-def test_chunks_hold_all_graphs_in_order_and_no_more_than_asked():
+def test_chunks_hold_all_graphs_in_order_within_the_limit():
     X = [nx.path_graph(n) for n in (1, 5, 50, 2, 3, 4)]
     graphs, _ = read_graphs(X)
     chunks = list(learn_inputs(graphs, "ones").ready(graphs).chunks(21))
     assert [chunk.ptr.diff().tolist() for chunk in chunks] == [[1, 5], [50], [2, 3, 4]]
 
 
-def test_directed_edges_are_said_once_and_go_one_way():
+def test_directed_edges_raise_one_warning_and_stay_directed():
     X = [(adjacency([(0, 1)], 2), None), (adjacency([(1, 0)], 2), None)]
     with pytest.warns(UserWarning, match="directed") as record:
         batch = batch_of(X)
     assert [str(one.message) for one in record] == [
-        "Got X[0] with edges in one direction only (an asymmetric adjacency): edges are taken as "
-        "directed, from source to target; give both directions for a graph without."
+        "Got X[0] with edges in one direction only (an asymmetric adjacency): edges are "
+        "directed, from source to target; give both directions for an undirected graph."
     ]
     assert batch.edge_index.tolist() == [[0, 3], [1, 2]]
     assert batch.symmetric is False
 
 
-def test_networkx_graphs_say_themselves_that_they_are_directed():
+def test_directed_networkx_graphs_raise_no_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         batch = batch_of([nx.DiGraph([(0, 1)]), nx.Graph([(0, 1), (1, 1)])])
@@ -187,24 +187,24 @@ def test_networkx_graphs_say_themselves_that_they_are_directed():
     assert sorted(map(tuple, batch.edge_index.T.tolist())) == [(0, 1), (2, 3), (3, 2), (3, 3)]
 
 
-def test_weights_of_edges_are_said_not_to_be_read():
+def test_edge_weights_raise_a_warning():
     with pytest.warns(UserWarning, match=r"Got X\[1\] with numbers other than 0 and 1 in its adj"):
         batch_of([(np.eye(2), None), (2 * np.eye(2), None)])
 
 
-def test_explicit_zeros_are_no_edges():
+def test_explicit_zeros_are_not_edges():
     matrix = sparse.csr_matrix(([0.0, 1.0, 1.0], ([0, 0, 1], [0, 1, 0])), shape=(2, 2))
     assert batch_of([(matrix, None)]).edge_index.shape[1] == 2
 
 
-def test_labels_of_graphs_come_along_where_all_have_them():
+def test_graph_labels_are_returned_if_all_graphs_have_one():
     edge = torch.tensor([[0, 1], [1, 0]])
     data = [Data(edge_index=edge, num_nodes=2, y=torch.tensor([number])) for number in (3, 1)]
     assert read_graphs(data)[1] == [3, 1]
     assert read_graphs([*data, Data(edge_index=edge, num_nodes=2)])[1] is None
 
 
-def test_nodes_may_be_tuples_such_as_the_places_of_a_grid():
+def test_nodes_may_be_tuples():
     grid = nx.grid_2d_graph(2, 1).to_directed()
     batch = batch_of(
         [list(grid.edges), nx.grid_2d_graph(2, 1), list(nx.grid_2d_graph(2, 2).to_directed().edges)]
@@ -214,13 +214,13 @@ def test_nodes_may_be_tuples_such_as_the_places_of_a_grid():
 
 
 @pytest.mark.parametrize("kind", [dict, list, tuple, set])
-def test_the_keys_of_neighbours_name_nodes_without_any(kind):
+def test_keys_of_a_dict_of_neighbours_may_have_no_neighbours(kind):
     neighbours = {0: {1: 1.0}, 1: {0: 1.0}, 2: {}}
     graph = {node: (own if kind is dict else kind(own)) for node, own in neighbours.items()}
     assert batch_of([graph]).ptr.tolist() == [0, 3]
 
 
-def test_an_edge_that_is_told_twice_in_an_adjacency_counts_once():
+def test_a_duplicate_edge_of_an_adjacency_counts_once():
     ones, places = np.ones(4), ([0, 0, 1, 1], [1, 1, 0, 0])
     for kind in (sparse.coo_array, sparse.csr_array):
         with pytest.warns(UserWarning, match="numbers other than 0 and 1"):
@@ -229,12 +229,12 @@ def test_an_edge_that_is_told_twice_in_an_adjacency_counts_once():
     assert batch_of([nx.MultiGraph([(0, 1), (0, 1)])]).edge_index.shape[1] == 4
 
 
-def test_edges_in_one_direction_are_told_also_behind_a_directed_graph():
+def test_asymmetric_edges_after_a_directed_graph_raise_a_warning():
     with pytest.warns(UserWarning, match=r"Got X\[1\] with edges in one direction only"):
         batch_of([nx.DiGraph([(0, 1)]), [(0, 1)]])
 
 
-def test_labels_of_networkx_are_values_whatever_holds_them():
+def test_networkx_labels_may_be_arrays_of_size_one():
     graph = nx.path_graph(3)
     for node, label in enumerate([np.int64(1), torch.tensor(1), np.array(2)]):
         graph.nodes[node]["label"] = label
@@ -243,7 +243,7 @@ def test_labels_of_networkx_are_values_whatever_holds_them():
     assert [type(label) for label in graphs.vocabulary] == [int, int]
 
 
-def test_other_containers_of_numbers_are_taken():
+def test_other_containers_of_features_are_read():
     dense = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
     x = np.array([[1.0], [2.0]])
     for adjacency, features in [
@@ -280,7 +280,7 @@ def test_unknown_labels_may_be_ignored():
     assert batch.x.tolist() == [[0, 1], [1, 0], [1, 0]] + [[0, 0]] * 4
 
 
-def test_one_graph_by_its_number():
+def test_an_integer_index_gives_one_graph():
     graphs, _ = read_graphs(FORMS["csr"])
     one = learn_inputs(graphs, "degree").ready(graphs)[1]
     assert type(one) is Data
@@ -290,7 +290,7 @@ def test_one_graph_by_its_number():
 
 EDGE = torch.tensor([[0, 1], [1, 0]])
 ONES = np.ones((2, 2)) - np.eye(2)
-BAD = {
+INVALID = {
     "no graphs": ([], "Got X with no graphs, but expected at least one."),
     "no nodes, networkx": ([nx.Graph()], "Got X[0] without nodes, but expected at least one node."),
     "no nodes, adjacency": (
@@ -300,28 +300,28 @@ BAD = {
     "no nodes, edges": ([[]], "Got X[0] without nodes, but expected at least one node."),
     "edge to nowhere, geometric": (
         [Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 5], [5, 0]]))],
-        "Got X[0] with an edge to node 5, but expected a node that is there: 0 to 1.",
+        "Got X[0] with an edge to node 5, but expected an existing node: 0 to 1.",
     ),
     "edge to nowhere, below zero": (
         [Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, -1], [-1, 0]]))],
-        "Got X[0] with an edge to node -1, but expected a node that is there: 0 to 1.",
+        "Got X[0] with an edge to node -1, but expected an existing node: 0 to 1.",
     ),
     "edge to nowhere, edges": (
         [([("a", "b"), ("b", "c")], {"a": 1, "b": 2})],
-        "Got X[0] with an edge to node 'c', but expected a node that is there: it has labels of 2 "
-        "nodes, and this is none of them.",
+        "Got X[0] with an edge to node 'c', but expected an existing node: it is not among the 2 "
+        "labelled nodes.",
     ),
     "width": (
         [(ONES, np.ones((2, 3))), (ONES, np.ones((2, 4)))],
-        "Got X[1] with 4 features a node, but expected 3, as in X[0].",
+        "Got X[1] with 4 features per node, but expected 3, as in X[0].",
     ),
     "NaN": (
         [(ONES, np.array([[1.0, 2.0], [3.0, np.nan]]))],
-        "Got X[0] with NaN or infinity among the features of node 1, but expected finite numbers.",
+        "Got X[0] with NaN or infinity in the features of node 1, but expected finite numbers.",
     ),
     "NaN, geometric": (
         [Data(x=torch.tensor([[torch.inf], [1.0]]), edge_index=EDGE)],
-        "Got X[0] with NaN or infinity among the features of node 0, but expected finite numbers.",
+        "Got X[0] with NaN or infinity in the features of node 0, but expected finite numbers.",
     ),
     "NaN in the adjacency": (
         [(np.array([[0, np.nan], [1, 0]]), None)],
@@ -358,7 +358,7 @@ BAD = {
     ),
     "ragged features": (
         [(ONES, [[1.0], [1.0, 2.0]])],
-        "Got X[0] with features that are no array of real numbers, but expected (n_nodes, n_features).",
+        "Got X[0] with features that are not an array of real numbers, but expected (n_nodes, n_features).",
     ),
     "an edge of three": (
         [[(0, 1), (0, 1, 2)]],
@@ -386,11 +386,11 @@ BAD = {
     ),
     "complex features": (
         [(ONES, np.ones((2, 1)) * 1j)],
-        "Got X[0] with features that are no array",
+        "Got X[0] with features that are not an array",
     ),
     "huge features": (
         [(ONES, [[10**400], [1]])],
-        "Got X[0] with features that are no array of real",
+        "Got X[0] with features that are not an array of real",
     ),
     "lists as nodes": (
         [[([0], [1]), ([1], [0])]],
@@ -398,37 +398,37 @@ BAD = {
     ),
     "labels of graphs of unequal length": (
         [Data(edge_index=EDGE, num_nodes=2, y=torch.zeros(n)) for n in (2, 3)],
-        "Got X with y of 2 to 3 values a graph, but expected one label a graph, or as many",
+        "Got X with y of 2 to 3 values per graph, but expected the same number of labels",
     ),
     "array": (np.ones((5, 3)), "Got X as an array of shape (5, 3), but expected a sequence of gra"),
 }
-BAD["a label of some nodes"][0][0].add_node(0, label="a")
-BAD["a label of some nodes"][0][0].add_node(1)
+INVALID["a label of some nodes"][0][0].add_node(0, label="a")
+INVALID["a label of some nodes"][0][0].add_node(1)
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_bad_graphs_are_told_in_a_sentence(case):
-    X, sentence = BAD[case]
+@pytest.mark.parametrize("case", INVALID)
+def test_invalid_graphs_are_refused(case):
+    X, message = INVALID[case]
     with pytest.raises(ValueError) as caught:
         read_graphs(X)
-    assert str(caught.value).startswith(sentence)
+    assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize("X", [nx.path_graph(3), Data(edge_index=EDGE), "MUTAG", 3, None, {0: 1}])
-def test_one_graph_is_no_sequence_of_graphs(X):
+def test_one_graph_is_not_a_sequence_of_graphs(X):
     kind = type(X).__name__
     with pytest.raises(TypeError, match=f"Got X of type {kind}, but expected a sequence of graphs"):
         read_graphs(X)
 
 
 @pytest.mark.parametrize("graph", [3, "abc", None])
-def test_other_things_in_the_sequence_are_no_graphs(graph):
+def test_other_types_in_the_sequence_are_refused(graph):
     with pytest.raises(TypeError, match=r"Got X\[1\] of type .*, but expected a torch_geometric"):
         read_graphs([nx.path_graph(2), graph])
 
 
 @pytest.mark.parametrize("label", [[1, 0], np.zeros(2), {}, float("nan")])
-def test_labels_that_are_no_names_are_told(label):
+def test_invalid_node_labels_are_refused(label):
     graph = nx.path_graph(2)
     nx.set_node_attributes(graph, label, "label")
     for node in graph:
@@ -438,13 +438,13 @@ def test_labels_that_are_no_names_are_told(label):
 
 
 @pytest.mark.parametrize("about", ["ab", 7])
-def test_features_that_are_nothing_of_the_kind_are_told(about):
+def test_invalid_features_are_refused(about):
     for first in (ONES, [(0, 1), (1, 0)]):
         with pytest.raises(TypeError, match=r"Got X\[0\] with nodes' features of type"):
             read_graphs([(first, about)])
 
 
-def test_graphs_of_several_kinds_of_nodes_are_told():
+def test_heterogeneous_graphs_are_refused():
     with pytest.raises(
         TypeError, match=r"Got X\[0\] of type HeteroData, with several kinds of nod"
     ):

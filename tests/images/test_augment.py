@@ -1,4 +1,4 @@
-"""Augmentation and affine maps, against windows, mirrors and scipy."""
+"""Augmentation and affine maps, compared with torch and scipy."""
 
 import math
 import pickle
@@ -34,7 +34,7 @@ def degrees(*values):
 
 
 def blobs(height, width):
-    """A smooth picture: interpolation of it is nearly exact."""
+    """A smooth image: interpolation of it is nearly exact."""
     y, x = torch.meshgrid(
         torch.linspace(-1, 1, height, dtype=torch.float64),
         torch.linspace(-1, 1, width, dtype=torch.float64),
@@ -55,7 +55,7 @@ def expected_by_scipy(image, matrix):
     return padded[1:-1, 1:-1]
 
 
-def test_a_crop_is_a_window_of_the_padded_picture_and_all_windows_occur():
+def test_a_crop_is_a_window_of_the_padded_image_and_all_windows_occur():
     X = torch.randn(2, 3, 4)  # channels, height, width
     padded = torch.nn.functional.pad(X, (2, 2, 2, 2))
     windows = [padded[:, i : i + 3, j : j + 4] for i in range(5) for j in range(5)]
@@ -65,14 +65,14 @@ def test_a_crop_is_a_window_of_the_padded_picture_and_all_windows_occur():
     assert {found[0] for found in numbers} == set(range(25))
 
 
-def test_each_picture_is_cropped_from_itself(images):
+def test_each_image_is_cropped_from_itself(images):
     marked = torch.arange(1.0, 65.0)[:, None, None, None].expand(64, 3, 6, 8)
     values = pad_crop(marked, padding=4).flatten(1)
     assert torch.equal(values.amax(1), torch.arange(1.0, 65.0))
     assert all(set(row.tolist()) <= {0.0, k + 1.0} for k, row in enumerate(values))
 
 
-def test_a_flip_is_the_picture_or_its_mirror_and_both_occur(images):
+def test_a_flip_returns_the_image_or_its_mirror_image(images):
     flipped = flip(images)
     is_same = [torch.equal(a, b) for a, b in zip(flipped, images, strict=True)]
     is_mirror = [torch.equal(a, b.flip(-1)) for a, b in zip(flipped, images, strict=True)]
@@ -100,14 +100,14 @@ def test_windows_of_a_resized_crop_reach_every_edge():
     assert crops.max() > 14.5
 
 
-def test_a_window_of_the_whole_picture_is_the_picture(images):
+def test_a_full_window_is_the_image(images):
     square = images[..., :6]
     whole = resized_crop(square, scale=(1.0, 1.0), ratio=(1.0, 1.0))
     assert torch.allclose(whole, square, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", sorted(DRAWN))
-def test_equal_seeds_give_equal_pictures_and_the_input_stays(name, images):
+def test_equal_seeds_give_equal_images_and_leave_the_input_alone(name, images):
     before = images.clone()
     drawn = []
     for seed in (1, 1, 2):
@@ -131,13 +131,13 @@ def test_type_shape_and_layout_are_kept(name, dtype, layout, images):
 
 
 @pytest.mark.parametrize("theta", [rotation(degrees(0)), shear(degrees(0)), zoom(degrees(1))])
-def test_maps_that_do_nothing_return_the_picture(theta):
+def test_identity_maps_return_the_image(theta):
     X = torch.randn(5, 2, 7, 4, dtype=torch.float64)
     assert torch.allclose(warp(X, theta), X, atol=1e-12)
 
 
 @pytest.mark.parametrize("quarter", [1, 2, 3])
-def test_a_rotation_by_quarters_is_that_of_torch(quarter):
+def test_a_rotation_by_quarters_equals_that_of_torch(quarter):
     X = torch.randn(3, 2, 5, 5, dtype=torch.float64)
     expected = torch.rot90(X, quarter, (-2, -1))
     assert torch.allclose(warp(X, rotation(degrees(90.0 * quarter))), expected, atol=1e-12)
@@ -154,13 +154,13 @@ def test_a_rotation_by_quarters_is_that_of_torch(quarter):
     ],
     ids=["rotation", "shear", "zoom-in", "zoom-out"],
 )
-def test_maps_are_those_of_scipy(make, value, matrix, size):
+def test_maps_equal_those_of_scipy(make, value, matrix, size):
     X = torch.randn(1, 1, *size, dtype=torch.float64)
     mapped = warp(X, make(degrees(value)))[0, 0]
     assert np.allclose(mapped, expected_by_scipy(X[0, 0].numpy(), matrix), atol=1e-9)
 
 
-def test_each_picture_has_a_map_of_its_own():
+def test_each_image_has_its_own_map():
     X = torch.randn(3, 1, 8, 8, dtype=torch.float64)
     angles = degrees(-30, 0, 45)
     together = warp(X, rotation(angles))
@@ -178,8 +178,8 @@ def test_zooming_in_by_half_and_back_gives_the_inner_half(size):
     assert there_and_back[..., : top - 2, :].abs().max() == 0
 
 
-def test_a_turned_wide_picture_keeps_its_shapes():
-    # A square in a wide picture, turned by 90 degrees, is the same square.
+def test_a_rotated_wide_image_is_not_distorted():
+    # A square in a wide image, turned by 90 degrees, is the same square.
     X = torch.zeros(1, 1, 9, 21, dtype=torch.float64)
     X[..., 2:7, 8:13] = 1
     assert torch.allclose(warp(X, rotation(degrees(90))), X, atol=1e-9)
@@ -194,7 +194,7 @@ def test_every_named_augmentation_runs_and_is_picklable(name, images):
     assert pickle.loads(pickle.dumps(augmentation)) is augmentation
 
 
-def test_a_function_of_ones_own_and_none_stay_as_they_are():
+def test_a_function_and_none_are_returned_unchanged():
     assert make_augmentation(torch.neg) is torch.neg
     assert make_augmentation(None) is None
 

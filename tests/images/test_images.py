@@ -1,4 +1,4 @@
-"""Pictures of every kind become the same tensors, and bad ones get a sentence."""
+"""Images of every format become the same tensors, and invalid ones raise an error."""
 
 import multiprocessing
 import pickle
@@ -33,7 +33,7 @@ EXPECTED = torch.from_numpy(COLOURS).permute(0, 3, 1, 2)
 
 @pytest.fixture
 def folder(tmp_path):
-    """Two classes of three PNG files each, beside what is no picture."""
+    """Two classes of three PNG files each, beside what is no image."""
     for number, pixels in enumerate(COLOURS):
         path = tmp_path / "set" / ("cat" if number < 3 else "dog") / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ class Pairs(Dataset):
 
 
 def forms():
-    """The same six colour pictures in all the forms that are taken."""
+    """The same six colour images in all the forms that are taken."""
     first = COLOURS.transpose(0, 3, 1, 2)
     drawn = [Image.fromarray(pixels) for pixels in COLOURS]
     objects = np.empty(6, dtype=object)
@@ -88,17 +88,17 @@ def forms():
 
 
 @pytest.mark.parametrize("form", list(forms()))
-def test_every_form_gives_the_same_bytes(form):
+def test_every_format_gives_the_same_bytes(form):
     images = read_images(forms()[form])
     assert images.data.dtype == torch.uint8
     assert torch.equal(images.data, EXPECTED)
     assert images.labels is None
     assert images.float_range is None
-    assert not images.is_lazy
+    assert isinstance(images.data, torch.Tensor)
 
 
 @pytest.mark.parametrize("form", ["strings", "paths", "series", "array"])
-def test_every_form_of_paths_gives_the_same_bytes(form, paths):
+def test_every_sequence_of_paths_gives_the_same_bytes(form, paths):
     texts = [str(path) for path in paths]
     X = {"strings": texts, "paths": paths, "series": pd.Series(texts), "array": np.array(texts)}[
         form
@@ -106,10 +106,10 @@ def test_every_form_of_paths_gives_the_same_bytes(form, paths):
     assert torch.equal(read_images(X).data, EXPECTED)
 
 
-def test_a_folder_of_class_folders_gives_pictures_and_labels(folder):
+def test_a_folder_of_class_folders_gives_images_and_labels(folder):
     for name in (".DS_Store", "cat/Thumbs.db", "dog/.hidden.png", "cat/notes.txt", ".git/1.png"):
         (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text("no picture")
+        (folder / name).write_text("no image")
     for X in (folder, str(folder)):
         images = read_images(X)
         assert torch.equal(images.data, EXPECTED)
@@ -123,7 +123,7 @@ def test_bytes_are_not_copied():
     assert read_images(tensor).data.data_ptr() == tensor.data_ptr()
 
 
-def test_read_only_memory_is_neither_copied_nor_warned_of(tmp_path):
+def test_read_only_memory_is_not_copied_and_raises_no_warning(tmp_path):
     np.save(tmp_path / "X.npy", COLOURS)
     X = np.load(tmp_path / "X.npy", mmap_mode="r")
     torch.set_warn_always(True)  # else it warns only once in a process
@@ -142,17 +142,17 @@ def test_read_only_memory_is_neither_copied_nor_warned_of(tmp_path):
     [GREYS, GREYS[..., None], GREYS[:, None], list(GREYS), torch.from_numpy(GREYS.copy())],
     ids=["nhw", "nhwc", "nchw", "list", "tensor"],
 )
-def test_grey_pictures_have_one_channel(X):
+def test_grey_images_have_one_channel(X):
     assert torch.equal(read_images(X).data, EXPECTED[:, :1])
 
 
-def test_truth_values_are_black_and_white():
+def test_booleans_are_black_and_white():
     X = GREYS > 100
     assert torch.equal(read_images(X).data[:, 0], torch.from_numpy(X) * 255)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64], ids=str)
-def test_floats_up_to_one_and_up_to_255_are_told_apart(dtype):
+def test_the_range_of_floats_is_inferred(dtype):
     small, large = read_images((COLOURS / 255).astype(dtype)), read_images(COLOURS.astype(dtype))
     assert small.float_range == (0.0, 1.0)
     assert large.float_range == (0.0, 255.0)
@@ -161,12 +161,12 @@ def test_floats_up_to_one_and_up_to_255_are_told_apart(dtype):
         assert torch.allclose(images.data, EXPECTED / 255, atol=1e-3)
 
 
-def test_the_range_is_judged_from_all_of_a_list():
+def test_the_range_is_inferred_from_all_images_of_a_list():
     X = [np.zeros((4, 4)), np.full((4, 4), 255.0)]
     assert read_images(X).data.amax((1, 2, 3)).tolist() == [0.0, 1.0]
 
 
-def test_rounding_beyond_the_range_is_put_back():
+def test_rounding_beyond_the_range_is_clipped():
     X = np.array([[[0.0, 1.0 + 1e-6], [-1e-7, 0.5]]])
     data = read_images(X).data
     assert data.min() == 0
@@ -174,14 +174,14 @@ def test_rounding_beyond_the_range_is_put_back():
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float32, np.float64, np.uint16], ids=str)
-def test_a_range_of_ones_own_is_mapped_to_zero_and_one(dtype):
+def test_value_range_is_mapped_to_zero_and_one(dtype):
     X = np.array([[[10, 20], [30, 50]]], dtype=dtype)
     images = read_images(X, value_range=(10, 50))
     assert images.data.dtype == torch.float32
     assert torch.allclose(images.data.flatten(), torch.tensor([0.0, 0.25, 0.5, 1.0]))
 
 
-def test_the_range_of_fit_holds_for_dark_pictures_and_leaves_bytes_alone():
+def test_the_range_of_fit_applies_to_dark_images_but_not_to_bytes():
     dark = np.full((1, 2, 2), 0.51)
     assert read_images(dark, float_range=(0.0, 255.0)).data.max() == pytest.approx(0.002)
     assert torch.equal(read_images(COLOURS, float_range=(0.0, 1.0)).data, EXPECTED)
@@ -192,7 +192,7 @@ def test_the_range_of_fit_holds_for_dark_pictures_and_leaves_bytes_alone():
         read_images(np.full((1, 2, 2), 9.0), float_range=(0.0, 1.0))
 
 
-def test_floats_after_bytes_are_refused_where_they_could_be_black_or_white():
+def test_floats_of_ambiguous_range_are_refused_after_a_fit_on_bytes():
     mask = (GREYS > 100).astype(float)
     for X in (mask, list(mask)):
         with pytest.raises(ValueError, match="Got X with floats that are all 0 or 1, but expected"):
@@ -203,7 +203,7 @@ def test_floats_after_bytes_are_refused_where_they_could_be_black_or_white():
         assert torch.equal(read_images(X, float_range=None).data, read_images(X).data)
 
 
-def test_a_range_of_ones_own_is_for_numbers_and_not_for_files(paths):
+def test_value_range_applies_to_arrays_and_not_to_files(paths):
     drawn = [Image.fromarray(pixels) for pixels in COLOURS]
     for X in (drawn, paths, Pairs(drawn)):
         data = read_images(X, value_range=(-1, 1)).data
@@ -226,7 +226,7 @@ def test_a_range_of_ones_own_is_for_numbers_and_not_for_files(paths):
     ],
     ids=str,
 )
-def test_the_axis_of_the_channels_is_found(shape, expected):
+def test_the_channel_axis_is_inferred(shape, expected):
     assert read_images(np.zeros(shape)).shape == expected
 
 
@@ -240,7 +240,7 @@ def test_the_axis_of_the_channels_is_found(shape, expected):
     ],
     ids=str,
 )
-def test_tensors_have_their_channels_first_where_they_can(shape, expected):
+def test_tensors_have_channels_first_if_possible(shape, expected):
     assert read_images(torch.zeros(shape)).shape == expected
 
 
@@ -253,7 +253,7 @@ def test_tensors_have_their_channels_first_where_they_can(shape, expected):
         ),
         (
             [np.zeros((8, 8, 2))],
-            "Got X[0] of shape (8, 8, 2) with no axis of 1, 3 or 4 channels, but expected (h, w, c) or (c, h, w); a torch",
+            "Got X[0] of shape (8, 8, 2) with no axis of 1, 3 or 4 channels, but expected (h, w, c) or (c, h, w); torch",
         ),
         (
             np.zeros((2, 8, 8, 2)),
@@ -265,17 +265,17 @@ def test_tensors_have_their_channels_first_where_they_can(shape, expected):
         ),
         (
             np.zeros(5),
-            "Got X of shape (5,), but expected pictures (n, h, w), (n, h, w, c) or (n, c, h, w).",
+            "Got X of shape (5,), but expected images (n, h, w), (n, h, w, c) or (n, c, h, w).",
         ),
         (
             np.zeros((5, 64)),
-            "(n, c, h, w); rows of pixels need their size, as in X.reshape(-1, 28, 28).",
+            "(n, c, h, w); reshape rows of pixels, as in X.reshape(-1, 28, 28).",
         ),
-        (np.zeros((5, 1, 2, 3, 4)), "Got X of shape (5, 1, 2, 3, 4), but expected pictures"),
-        (np.zeros((32, 32, 3)), "a single picture (h, w, c) becomes a set of one by X[None]."),
-        (np.zeros((0, 8, 8)), "Got X of shape (0, 8, 8), but expected one picture at least."),
-        (np.zeros((2, 8, 0)), "Got X of shape (2, 8, 0), but expected one picture at least."),
-        ([], "Got X without any picture, but expected some."),
+        (np.zeros((5, 1, 2, 3, 4)), "Got X of shape (5, 1, 2, 3, 4), but expected images"),
+        (np.zeros((32, 32, 3)), "pass a single image (h, w, c) as X[None]."),
+        (np.zeros((0, 8, 8)), "Got X of shape (0, 8, 8), but expected at least one image."),
+        (np.zeros((2, 8, 0)), "Got X of shape (2, 8, 0), but expected at least one image."),
+        ([], "Got X without any image, but expected some."),
         (
             [np.zeros((8, 8)), np.zeros((8, 8, 3))],
             "Got X[1] with 3 channels, but expected 1 as X[0] has; make all grey or all RGB.",
@@ -290,21 +290,21 @@ def test_tensors_have_their_channels_first_where_they_can(shape, expected):
         ),
         (
             [GREYS[0], np.zeros(4)],
-            "Got X[1] of shape (4,), but expected a picture (h, w), (h, w, c) or (c, h, w).",
+            "Got X[1] of shape (4,), but expected an image (h, w), (h, w, c) or (c, h, w).",
         ),
         (
             [[[1, 2], [3]], [[1, 2], [3, 4]]],
-            "Got X[0] with rows of unequal lengths, but expected a picture (h, w)",
+            "Got X[0] with rows of unequal lengths, but expected an image (h, w)",
         ),
-        (Image.fromarray(GREYS[0]), "Got X of type Image, but expected arrays, a list of pictures"),
-        (7, "Got X of type int, but expected arrays, a list of pictures or of files, a folder"),
+        (Image.fromarray(GREYS[0]), "Got X of type Image, but expected arrays, a list of images"),
+        (7, "Got X of type int, but expected arrays, a list of images or of files, a folder"),
         (
             [GREYS[0], None],
-            "Got X[1] of type NoneType, but expected an image of Pillow or an array",
+            "Got X[1] of type NoneType, but expected a PIL image or an array",
         ),
         (
             [GREYS[0], "cat.png"],
-            "Got X[1] of type str, but expected an image of Pillow or an array; paths only beside paths.",
+            "Got X[1] of type str, but expected a PIL image or an array; a list of paths may hold nothing else.",
         ),
         (
             np.zeros((2, 4, 4), dtype=complex),
@@ -318,7 +318,7 @@ def test_tensors_have_their_channels_first_where_they_can(shape, expected):
     ],
     ids=range(23),
 )
-def test_what_cannot_be_pictures_is_refused(X, message):
+def test_invalid_images_are_refused(X, message):
     with pytest.raises((ValueError, TypeError)) as caught:
         read_images(X)
     assert message in str(caught.value)
@@ -378,33 +378,35 @@ def test_values_out_of_range_are_refused(X, message):
     ],
     ids=["array", "list", "dataset"],
 )
-def test_values_out_of_a_range_of_ones_own_are_refused(X):
-    sentence = "Got X\\[4\\] with a pixel of 2, but expected -1 to 1, as value_range says; "
-    with pytest.raises(ValueError, match=sentence + "give the range in which values come, not one"):
+def test_values_outside_of_value_range_are_refused(X):
+    message = "Got X\\[4\\] with a pixel of 2, but expected -1 to 1, as value_range declares; "
+    with pytest.raises(ValueError, match=message + "value_range is the range of the input, not of"):
         read_images(X, value_range=(-1, 1)).data[4]
 
 
 @pytest.mark.parametrize("form", [np.asarray, list, Pairs], ids=["array", "list", "dataset"])
-def test_bytes_are_not_told_to_give_the_range_that_was_given(form):
-    with pytest.raises(ValueError, match="as value_range says; give the range in which") as caught:
+def test_bytes_outside_of_value_range_get_other_advice(form):
+    with pytest.raises(
+        ValueError, match="as value_range declares; value_range is the range of"
+    ) as caught:
         read_images(form(COLOURS), value_range=(-1, 1))
     assert "None for bytes." in str(caught.value)
 
 
 @pytest.mark.parametrize("form", [np.asarray, list, Pairs], ids=["array", "list", "dataset"])
-def test_normalised_pictures_are_told_that_fit_does_it(form):
+def test_normalised_images_are_refused_with_advice(form):
     X = form((COLOURS / 255 - 0.5) / 0.25)
-    with pytest.raises(ValueError, match="range, leave normalising to fit, and spectrograms to"):
+    with pytest.raises(ValueError, match="range, leave normalising to fit, and use MixupESpeech"):
         read_images(X)
 
 
-def test_nan_is_refused_in_a_range_of_ones_own():
+def test_nan_is_refused_with_value_range():
     with pytest.raises(ValueError, match="Got X\\[4\\] with a pixel of nan, but expected finite"):
         read_images(spoiled(np.nan), value_range=(0, 255))
 
 
 @pytest.mark.parametrize("value_range", [(1, 1), (0, np.inf), 255, "01", (0, 1, 2)], ids=str)
-def test_an_odd_range_is_refused(value_range):
+def test_an_invalid_range_is_refused(value_range):
     with pytest.raises(
         ValueError, match="Got value_range=.*, but expected None or two finite numbers"
     ):
@@ -412,17 +414,15 @@ def test_an_odd_range_is_refused(value_range):
 
 
 @pytest.mark.parametrize("image_size", [32, (0, 4), (4,), (4.5, 4), "44"], ids=str)
-def test_an_odd_size_is_refused(image_size):
-    with pytest.raises(
-        ValueError, match="Got image_size=.*, but expected None or two whole numbers"
-    ):
+def test_an_invalid_size_is_refused(image_size):
+    with pytest.raises(ValueError, match="Got image_size=.*, but expected None or two integers"):
         read_images(GREYS, image_size=image_size)
 
 
 # Sizes
 
 
-def test_resizing_is_that_of_pillow_within_rounding():
+def test_resizing_equals_pillow_up_to_rounding():
     smooth = Image.fromarray(COLOURS[0]).resize((40, 32), Image.Resampling.BICUBIC)
     ours = read_images([smooth], image_size=(12, 30)).data[0].permute(1, 2, 0).numpy()
     theirs = np.asarray(smooth.resize((30, 12), Image.Resampling.BILINEAR))
@@ -430,7 +430,7 @@ def test_resizing_is_that_of_pillow_within_rounding():
 
 
 @pytest.mark.parametrize("form", ["array", "list", "pillow", "files", "dataset"])
-def test_all_forms_are_resized_alike(form, paths):
+def test_all_formats_are_resized_alike(form, paths):
     drawn = [Image.fromarray(pixels) for pixels in COLOURS]
     X = {
         "array": COLOURS,
@@ -446,7 +446,7 @@ def test_all_forms_are_resized_alike(form, paths):
         assert (images.data[number].int() - expected[number].int()).abs().max() <= 1
 
 
-def test_pictures_of_many_sizes_are_resized_to_one():
+def test_images_of_different_sizes_are_resized_to_one_size():
     X = [np.full((h, w), 7.0) for h, w in ((4, 4), (9, 2), (1, 1))]
     data = read_images(X, image_size=(3, 5)).data
     assert data.shape == (3, 1, 3, 5)
@@ -457,7 +457,7 @@ def test_pictures_of_many_sizes_are_resized_to_one():
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "P", "CMYK", "YCbCr", "HSV"])
-def test_colours_of_every_kind_become_rgb(mode, tmp_path):
+def test_colours_of_every_mode_become_rgb(mode, tmp_path):
     red = Image.new("RGB", (3, 2), (200, 30, 40)).convert(mode)
     data = read_images([red]).data
     assert data.shape == (1, 3, 2, 3)
@@ -477,7 +477,7 @@ def test_sixteen_bits_become_eight(tmp_path):
     assert read_images([tmp_path / "a.png"]).data.flatten().tolist() == [0, 0, 1, 255]
 
 
-def test_a_photo_of_a_turned_camera_is_upright(tmp_path):
+def test_a_photo_is_rotated_by_its_exif_orientation(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # turn by 90 degrees to see it upright
     pixels = np.zeros((4, 6), np.uint8)
@@ -500,27 +500,25 @@ def test_grey_images_among_colours_are_read_in_colour():
     assert torch.equal(read_images(X).data[0], EXPECTED[0, :1].expand(3, 8, 10))
 
 
-def test_grey_files_alone_have_one_channel_unless_three_are_asked_for(tmp_path):
+def test_grey_files_have_one_channel_unless_three_are_requested(tmp_path):
     Image.fromarray(GREYS[0]).save(tmp_path / "a.png")
     assert read_images([tmp_path / "a.png"]).shape == (1, 1, 8, 10)
     assert read_images([tmp_path / "a.png"], n_channels=3).shape == (1, 3, 8, 10)
 
 
 def test_colour_files_where_grey_is_expected_are_refused(paths):
-    with pytest.raises(
-        ValueError, match="Got file '.*0.png' in colour, but expected grey pictures"
-    ):
+    with pytest.raises(ValueError, match="Got file '.*0.png' in colour, but expected grey images"):
         read_images(paths, n_channels=1)
 
 
-def test_a_picture_of_floats_is_refused():
+def test_an_image_of_floats_is_refused():
     with pytest.raises(
-        ValueError, match="Got X\\[0\\], a picture of floats, but expected 8 or 16 bits"
+        ValueError, match="Got X\\[0\\], an image of floats, but expected 8 or 16 bits"
     ):
         read_images([Image.new("F", (2, 2))])
 
 
-def test_a_picture_of_more_than_sixteen_bits_is_refused():
+def test_an_image_of_more_than_sixteen_bits_is_refused():
     image = Image.fromarray(np.array([[0, 70000]], dtype=np.int32))
     with pytest.raises(
         ValueError, match="Got X\\[0\\] with values from 0 to 70000, but expected 16 bits"
@@ -530,45 +528,43 @@ def test_a_picture_of_more_than_sixteen_bits_is_refused():
 
 def damage(path, how):
     content = path.read_bytes()
-    path.write_bytes(
-        {"cut": content[: len(content) // 2], "empty": b"", "text": b"no picture"}[how]
-    )
+    path.write_bytes({"cut": content[: len(content) // 2], "empty": b"", "text": b"no image"}[how])
 
 
 @pytest.mark.parametrize("suffix", ["png", "jpg", "bmp", "gif", "webp", "tif"])
 @pytest.mark.parametrize("how", ["cut", "empty", "text"])
 @pytest.mark.parametrize("number", [0, 4])
-def test_a_damaged_file_is_named(tmp_path, suffix, how, number):
+def test_a_damaged_file_is_reported(tmp_path, suffix, how, number):
     paths = [tmp_path / f"{k}.{suffix}" for k in range(6)]
     for path, pixels in zip(paths, COLOURS, strict=True):
         Image.fromarray(pixels).save(path)
     damage(paths[number], how)
     with pytest.raises(
         ValueError,
-        match=f"Got file '.*{number}.{suffix}', but expected a whole picture \\(.*\\); mend or remove it.",
+        match=f"Got file '.*{number}.{suffix}', but expected an intact image \\(.*\\); repair or remove it.",
     ):
         read_images(paths)
 
 
-def test_an_image_of_pillow_whose_file_is_cut_is_named(paths):
+def test_a_pil_image_of_a_truncated_file_is_reported(paths):
     damage(paths[4], "cut")
     with (
         Image.open(paths[4]) as image,
         pytest.raises(
-            ValueError, match="Got X\\[1\\], but expected a whole picture \\(Pillow says"
+            ValueError, match="Got X\\[1\\], but expected an intact image \\(Pillow reports"
         ),
     ):
         read_images([Image.fromarray(COLOURS[0]), image])
 
 
-def test_a_missing_file_is_named(paths):
+def test_a_missing_file_is_reported(paths):
     with pytest.raises(
-        FileNotFoundError, match="Got file '.*nowhere.png', but expected a file that is there."
+        FileNotFoundError, match="Got file '.*nowhere.png', but expected an existing file."
     ):
         read_images([*paths, paths[0].parent / "nowhere.png"])
 
 
-def test_files_of_unequal_size_are_named(paths):
+def test_files_of_unequal_size_are_reported(paths):
     Image.new("RGB", (7, 5)).save(paths[4])
     with pytest.raises(
         ValueError,
@@ -597,20 +593,20 @@ def empty(folder):
         ),
         (
             lambda f: (f / "cat" / "0.png").rename(f / "0.png"),
-            "with '0.png' directly in it, but expected a folder for each class, with its pictures; for pictures without classes, give a list",
+            "with '0.png' directly in it, but expected a folder for each class, with its images; for images without classes, give a list",
         ),
         (
             lambda f: (f / "eel").mkdir(),
-            "without any picture in 'eel', but expected some in every class folder",
+            "without any image in 'eel', but expected some in every class folder",
         ),
         (
             lambda f: [(f / a).rename(f / b) for a, b in (("cat", "train"), ("dog", "Test"))],
-            "with the folders 'Test', 'train', which are parts of a data set",
+            "with the folders 'Test', 'train', which are splits of a dataset",
         ),
     ],
     ids=["empty", "one-class", "directly", "empty-class", "parts"],
 )
-def test_a_folder_that_is_no_folder_of_classes_is_refused(folder, change, message):
+def test_an_invalid_folder_of_classes_is_refused(folder, change, message):
     change(folder)
     with pytest.raises(ValueError) as caught:
         read_images(folder)
@@ -618,24 +614,24 @@ def test_a_folder_that_is_no_folder_of_classes_is_refused(folder, change, messag
     assert message in str(caught.value)
 
 
-def test_a_link_in_circles_is_followed_once(folder):
+def test_a_cycle_of_links_is_followed_once(folder):
     (folder / "cat" / "again").symlink_to(folder / "cat", target_is_directory=True)
     assert len(read_images(folder).data) == len(EXPECTED)
 
 
-def test_pictures_without_pixels_and_pairs_are_refused():
+def test_images_without_pixels_and_pairs_are_refused():
     with pytest.raises(ValueError, match=r"Got X\[1\] of size \(0, 3\), but expected some pixels."):
         read_images([Image.new("L", (3, 3)), Image.new("L", (3, 0))])
-    with pytest.raises(ValueError, match=r"Got X\[0\], a pair, but expected a picture alone; give"):
+    with pytest.raises(ValueError, match=r"Got X\[0\], a pair, but expected an image alone; give"):
         read_images([(image, 1) for image in COLOURS])
 
 
-def test_a_path_that_is_no_folder_is_refused(folder, paths):
+def test_a_path_that_is_not_a_folder_is_refused(folder, paths):
     with pytest.raises(FileNotFoundError, match="Got X='', but expected the path of a folder, or"):
         read_images("")
     with pytest.raises(
         FileNotFoundError,
-        match="Got X='no such folder', but expected a folder that is there, or a list of files; the current",
+        match="Got X='no such folder', but expected an existing folder, or a list of files; the current",
     ):
         read_images("no such folder")
     with pytest.raises(
@@ -645,15 +641,15 @@ def test_a_path_that_is_no_folder_is_refused(folder, paths):
         read_images(str(paths[0]))
 
 
-def test_without_labels_any_folder_with_pictures_will_do(folder, tmp_path):
+def test_any_folder_with_images_is_read_without_labels(folder, tmp_path):
     assert torch.equal(read_images(folder, labelled=False).data, EXPECTED)
     assert read_images(folder / "cat", labelled=False).shape == (3, 3, 8, 10)
     (tmp_path / "void").mkdir()
-    with pytest.raises(ValueError, match="Got X='.*void' without any picture, but expected some."):
+    with pytest.raises(ValueError, match="Got X='.*void' without any image, but expected some."):
         read_images(tmp_path / "void", labelled=False)
 
 
-# Lazy pictures
+# Lazy images
 
 
 @pytest.fixture
@@ -662,8 +658,8 @@ def lazy_files(folder, monkeypatch):
     return read_images(folder)
 
 
-def test_many_files_stay_files(lazy_files):
-    assert lazy_files.is_lazy
+def test_many_files_are_read_on_access(lazy_files):
+    assert not isinstance(lazy_files.data, torch.Tensor)
     assert isinstance(lazy_files.data, ImageFiles)
     assert lazy_files.shape == (6, 3, 8, 10)
     assert lazy_files.labels.tolist() == ["cat"] * 3 + ["dog"] * 3
@@ -672,20 +668,20 @@ def test_many_files_stay_files(lazy_files):
 
 def test_files_at_the_limit_are_read_into_memory(folder, monkeypatch):
     monkeypatch.setattr(read_module, "IN_MEMORY", 6 * 240)
-    assert not read_images(folder).is_lazy
+    assert isinstance(read_images(folder).data, torch.Tensor)
 
 
-def test_lazy_files_that_change_are_named(lazy_files, paths):
+def test_lazy_files_that_change_are_reported(lazy_files, paths):
     Image.new("RGB", (7, 5)).save(paths[5])
     damage(paths[3], "cut")
     with pytest.raises(ValueError, match="Got file '.*5.png' of size \\(5, 7\\)"):
         lazy_files.data[5]
-    with pytest.raises(ValueError, match="Got file '.*3.png', but expected a whole picture"):
+    with pytest.raises(ValueError, match="Got file '.*3.png', but expected an intact image"):
         lazy_files.data[3]
 
 
 @pytest.mark.parametrize("kind", ["files", "dataset"])
-def test_lazy_pictures_pickle_and_load_in_workers(kind, paths):
+def test_lazy_images_can_be_pickled_and_read_by_workers(kind, paths):
     data = ImageFiles(paths) if kind == "files" else DatasetImages(Pairs(COLOURS))
     again = pickle.loads(pickle.dumps(data))
     assert again.shape == (6, 3, 8, 10)
@@ -700,19 +696,19 @@ def new_processes():
     return lambda: set(multiprocessing.active_children()) - before
 
 
-def test_files_are_read_by_workers_alike_and_a_damaged_one_is_named(folder, paths, new_processes):
+def test_workers_read_the_same_images_and_report_a_damaged_file(folder, paths, new_processes):
     assert torch.equal(read_images(folder, n_workers=1).data, EXPECTED)
     damage(paths[4], "cut")
     with pytest.raises(
-        ValueError, match="^Got file '.*4.png', but expected a whole .*it.$"
-    ) as told:
+        ValueError, match="^Got file '.*4.png', but expected an intact .*it.$"
+    ) as caught:
         read_images(folder, n_workers=1)
-    assert told.value.__context__ is None
+    assert caught.value.__context__ is None
     assert new_processes() == set()
 
 
 @pytest.mark.parametrize("stay", [False, True], ids=["for-one-epoch", "persistent"])
-def test_a_sentence_of_a_worker_comes_alone_and_ends_all_workers(stay, new_processes):
+def test_an_error_in_a_worker_is_raised_alone_and_ends_all_workers(stay, new_processes):
     data = DatasetImages(Pairs([*COLOURS[:5], GREYS[5]]))
     loader = Loader(data, batch_size=2, num_workers=2, persistent_workers=stay)
     with pytest.raises(ValueError, match="^Got X.5. with 1 channel, but .* grey or all RGB.$"):
@@ -725,7 +721,7 @@ class Faulty(Pairs):
         return self.nowhere
 
 
-def test_the_fault_of_a_users_own_dataset_keeps_its_traceback(new_processes):
+def test_an_error_in_a_users_dataset_keeps_its_traceback(new_processes):
     with pytest.raises(AttributeError, match="Caught AttributeError in (?s:.*)in __getitem__"):
         list(Loader(Faulty(COLOURS), num_workers=1))
     assert new_processes() == set()
@@ -734,9 +730,9 @@ def test_the_fault_of_a_users_own_dataset_keeps_its_traceback(new_processes):
 @pytest.mark.parametrize(
     "labels", [np.arange(6), list("aabbcc"), torch.arange(6)], ids=["array", "list", "tensor"]
 )
-def test_a_dataset_gives_its_pictures_and_the_labels_of_its_items(labels):
+def test_a_dataset_gives_images_and_labels(labels):
     images = read_images(Pairs(COLOURS, labels))
-    assert images.is_lazy
+    assert not isinstance(images.data, torch.Tensor)
     assert images.shape == (6, 3, 8, 10)
     assert images.labels.tolist() == list(np.asarray(labels))
     assert torch.equal(images.data[5], EXPECTED[5])
@@ -745,24 +741,24 @@ def test_a_dataset_gives_its_pictures_and_the_labels_of_its_items(labels):
 @pytest.mark.parametrize(
     "form", [torch.from_numpy, np.asarray, np.ndarray.tolist], ids=["tensor", "array", "list"]
 )
-def test_several_labels_a_picture_become_a_matrix(form):
+def test_multi_label_items_become_a_matrix(form):
     labels = RNG.integers(0, 2, (6, 3))
     found = find_labels(Pairs(COLOURS, [form(own) for own in labels]))
     assert np.array_equal(found, labels)
 
 
-def test_a_label_in_an_array_of_one_is_that_label():
+def test_a_label_in_an_array_of_size_one_is_a_scalar():
     assert find_labels(Pairs(COLOURS, torch.arange(6)[:, None])).tolist() == list(range(6))
 
 
-def test_labels_of_unequal_number_are_refused():
+def test_items_with_different_numbers_of_labels_are_refused():
     labels = [[0, 1], [1, 1], [0], [1, 0], [1], [0, 0]]
     with pytest.raises(ValueError, match="Got X_val.2. with 1 labels, but expected 2 as X_val.0."):
         read_images(Pairs(COLOURS, labels), name="X_val")
 
 
 @pytest.mark.parametrize("name", ["targets", "labels"])
-def test_labels_that_a_dataset_tells_are_taken_without_reading_pictures(name):
+def test_stored_labels_are_used_without_reading_images(name):
     pairs = Pairs(COLOURS, [0] * 6)
     setattr(pairs, name, [5, 4, 3, 2, 1, 0])
     assert find_labels(pairs).tolist() == [5, 4, 3, 2, 1, 0]
@@ -771,7 +767,7 @@ def test_labels_that_a_dataset_tells_are_taken_without_reading_pictures(name):
     assert pairs.n_asked == 0
 
 
-def test_labels_that_are_transformed_on_their_way_are_those_of_the_items():
+def test_transformed_labels_are_read_from_the_items():
     pairs = Pairs(COLOURS, [k % 2 for k in range(6)])
     pairs.targets, pairs.target_transform = list(range(6)), lambda label: label % 2
     assert find_labels(pairs).tolist() == [0, 1, 0, 1, 0, 1]
@@ -782,7 +778,7 @@ def test_a_dataset_without_labels_has_none():
         assert read_images(X).labels is None
 
 
-def test_labels_are_not_collected_where_none_are_wanted():
+def test_labels_are_read_only_if_needed():
     pairs = Pairs(COLOURS, [0] * 6)
     assert read_images(pairs, labelled=False).labels is None
     assert pairs.n_asked == 1
@@ -794,7 +790,7 @@ def test_floats_of_a_dataset_are_from_zero_to_one():
     assert torch.allclose(images.data[2], EXPECTED[2] / 255)
     with pytest.raises(
         ValueError,
-        match="Got X\\[0\\] with a pixel of .*, but expected 0 to 1, as floats of a Dataset have; give value_range",
+        match="Got X\\[0\\] with a pixel of .*, but expected 0 to 1, the range for floats of a Dataset; give value_range",
     ):
         read_images(Pairs(COLOURS.astype(float)))
     assert torch.allclose(
@@ -815,12 +811,12 @@ def test_floats_of_a_dataset_are_from_zero_to_one():
         ),
         (COLOURS[0] / 255, "Got X[5] of torch.float32, but expected torch.uint8 as X[0] has"),
         (np.full((8, 10, 3), np.nan), "Got X[5] with a pixel of nan, but expected finite numbers."),
-        ("5.png", "Got X[5] of type str, but expected an image of Pillow or an array"),
-        ({"image": 5}, "Got X[5] of type dict, but expected an image of Pillow or an array"),
+        ("5.png", "Got X[5] of type str, but expected a PIL image or an array"),
+        ({"image": 5}, "Got X[5] of type dict, but expected a PIL image or an array"),
     ],
     ids=["size", "channels", "type", "nan", "path", "dict"],
 )
-def test_an_item_of_a_dataset_that_differs_is_named(item, message):
+def test_a_different_item_of_a_dataset_is_reported(item, message):
     images = read_images(Pairs([*COLOURS[:5], item]))
     assert images.data[4].shape == (3, 8, 10)
     with pytest.raises((ValueError, TypeError)) as caught:
@@ -828,10 +824,10 @@ def test_an_item_of_a_dataset_that_differs_is_named(item, message):
     assert message in str(caught.value)
 
 
-def test_images_of_pillow_in_a_dataset_follow_the_first():
+def test_pil_images_of_a_dataset_have_the_channels_of_the_first():
     colour, grey = Image.fromarray(COLOURS[0]), Image.fromarray(GREYS[0])
     assert read_images(Pairs([colour, grey])).data[1].shape == (3, 8, 10)
-    with pytest.raises(ValueError, match="Got X\\[1\\] in colour, but expected grey pictures"):
+    with pytest.raises(ValueError, match="Got X\\[1\\] in colour, but expected grey images"):
         read_images(Pairs([grey, colour])).data[1]
 
 
@@ -843,10 +839,10 @@ class Stream(IterableDataset):
 def test_a_dataset_without_length_or_items_is_refused():
     with pytest.raises(
         TypeError,
-        match="Got X=Stream without a length, but expected a Dataset whose items have numbers.",
+        match="Got X=Stream without a length, but expected a map-style Dataset.",
     ):
         read_images(Stream())
-    with pytest.raises(ValueError, match="Got X without any picture, but expected some."):
+    with pytest.raises(ValueError, match="Got X without any image, but expected some."):
         read_images(Pairs([]))
 
 
@@ -869,7 +865,7 @@ def expected_statistics(images, weight):
 
 @pytest.mark.parametrize("form", ["bytes", "floats", "files", "dataset"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_statistics_are_those_of_all_pixels_at_once(form, weighted, paths, monkeypatch):
+def test_statistics_equal_those_of_all_pixels_at_once(form, weighted, paths, monkeypatch):
     monkeypatch.setattr(read_module, "CHUNK", 2)
     monkeypatch.setattr(datasets_module, "CHUNK", 2)
     data = {
@@ -898,18 +894,16 @@ def test_a_constant_channel_has_a_deviation_of_one(value):
     assert mean[1] == pytest.approx(value)
 
 
-def test_a_zero_weight_is_as_if_the_picture_were_not_there():
+def test_an_image_of_weight_zero_has_no_effect():
     X = torch.rand(6, 1, 3, 3)
     X[2] = torch.nan
     weight = np.array([1, 1, 0, 1, 1, 1])
     assert np.isfinite(channel_statistics(X, weight=weight)).all()
-    with pytest.raises(
-        ValueError, match="Got pictures of no weight, but expected one of weight above 0"
-    ):
+    with pytest.raises(ValueError, match="Got images of weight 0 only, but expected at least one"):
         channel_statistics(X, weight=np.zeros(6))
 
 
-def test_arrays_need_no_pillow_and_files_name_its_extra(monkeypatch, paths):
+def test_arrays_need_no_pillow_and_the_error_for_files_names_the_extra(monkeypatch, paths):
     for name in [name for name in sys.modules if name.startswith("PIL.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "PIL", None)  # as if it were not installed

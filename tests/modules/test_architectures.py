@@ -48,7 +48,7 @@ every_family = pytest.mark.parametrize("family", list(SMALL))
 
 @pytest.fixture(scope="module")
 def images(digits):
-    """64 digits, each pixel four times, around zero."""
+    """64 digits, enlarged twice and centred."""
     X, y = digits
     X = torch.tensor(X[:64].reshape(-1, 1, 8, 8), dtype=torch.float32)
     X = X.repeat_interleave(2, dim=2).repeat_interleave(2, dim=3)
@@ -95,7 +95,7 @@ def test_the_convolutions_of_vgg_have_as_many_weights_as_the_published_ones(dept
 
 
 @pytest.mark.parametrize("name", list(NAMED))
-def test_a_named_network_takes_pictures_of_the_size_that_its_signature_gives(name):
+def test_a_named_network_runs_at_its_default_size(name):
     parameters = inspect.signature(NAMED[name]).parameters
     n_channels, size = parameters["n_channels"].default, parameters["image_size"].default
     with torch.device("meta"):
@@ -104,7 +104,7 @@ def test_a_named_network_takes_pictures_of_the_size_that_its_signature_gives(nam
 
 
 @every_family
-def test_64_pictures_are_learned_to_zero_error(family, images, one_thread):
+def test_64_images_are_fitted_to_zero_error(family, images, one_thread):
     X, y = images
     module = SMALL[family](10)
     criterion = MixupELoss(method="erm")
@@ -197,26 +197,26 @@ TINY_VIT = {"d_model": 8, "depth": 1, "n_heads": 2}
 AT_ITS_SIZE = {
     "spectrograms in LeNet": (partial(LeNet, channels=(2, 2), d_hidden=(8,)), (1, 160, 101)),
     "spectrograms in VGG": (partial(VGG, width=2, d_hidden=8), (1, 160, 101)),
-    "a wide picture in LeNet without hidden layers": (
+    "a wide image in LeNet without hidden layers": (
         partial(LeNet, image_size=(16, 21), channels=(2, 2), d_hidden=()),
         (1, 16, 21),
     ),
-    "a wide picture in VGG-13": (
+    "a wide image in VGG-13": (
         partial(VGG, n_channels=2, image_size=(33, 70), depth=13, width=2, d_hidden=8),
         (2, 33, 70),
     ),
     "CIFAR in PreActResNet": (partial(PreActResNet, **TINY), (3, 32, 32)),
-    "a high picture in PreActResNet with a stride": (
+    "a high image in PreActResNet with a stride": (
         partial(PreActResNet, stem_stride=2, **TINY),
         (3, 64, 40),
     ),
-    "a wide picture in WideResNet with dropout": (
+    "a wide image in WideResNet with dropout": (
         partial(WideResNet, depth=10, widening=1, width=2, dropout=0.5),
         (3, 32, 48),
     ),
     "ImageNet in ResNet": (partial(ResNet, **TINY), (3, 224, 224)),
     "ImageNet in ViT": (partial(ViT, **TINY_VIT), (3, 224, 224)),
-    "a wide picture in ViT": (
+    "a wide image in ViT": (
         partial(ViT, image_size=(16, 48), patch_size=8, **TINY_VIT),
         (3, 16, 48),
     ),
@@ -239,42 +239,42 @@ def test_a_small_network_runs_at_its_size(case):
     assert bool(torch.isfinite(logits).all())
 
 
-WRONG = {
-    "a picture too small for the poolings": (
+INVALID = {
+    "an image too small for the poolings": (
         partial(VGG, 10, image_size=(8, 8)),
-        "Got image_size=(8, 8), but VGG expected at least 32 x 32: its 5 poolings halve the picture each.",
+        "Got image_size=(8, 8), but VGG expected at least 32 x 32: its 5 poolings halve the image each.",
     ),
-    "a picture too small for the convolutions": (
+    "an image too small for the convolutions": (
         partial(LeNet, 10, image_size=(32, 15)),
         "Got image_size=(32, 15), but LeNet expected at least 16 x 16: its 2 convolutions of 5 x 5 cut 4 each, and are halved.",
     ),
-    "a picture too small for the groups": (
+    "an image too small for the groups": (
         partial(PreActResNet, 10, image_size=(4, 4)),
-        "Got image_size=(4, 4), but PreActResNet expected at least 8 x 8: each of its 4 groups but the first halves the picture.",
+        "Got image_size=(4, 4), but PreActResNet expected at least 8 x 8: each of its 4 groups but the first halves the image.",
     ),
-    "a picture too small for two groups": (
+    "an image too small for two groups": (
         partial(WideResNet, 10, image_size=(3, 9)),
-        "Got image_size=(3, 9), but WideResNet expected at least 4 x 4: two of its groups halve the picture.",
+        "Got image_size=(3, 9), but WideResNet expected at least 4 x 4: two of its groups halve the image.",
     ),
-    "a picture too small for the stem": (
+    "an image too small for the stem": (
         partial(ResNet, 10, image_size=(28, 28)),
-        "Got image_size=(28, 28), but ResNet expected at least 32 x 32: its stem and 4 groups make 1 x 1 of that.",
+        "Got image_size=(28, 28), but ResNet expected at least 32 x 32: its stem and 4 groups reduce that to 1 x 1.",
     ),
-    "a picture too small for a patch": (
+    "an image too small for a patch": (
         partial(ViT, 10, image_size=(8, 8)),
         "Got image_size=(8, 8), but ViT expected at least 16 x 16: a patch has that size.",
     ),
-    "a picture too small for attention": (
+    "an image too small for attention": (
         partial(CoAtNet, 10, image_size=(28, 28)),
-        "Got image_size=(28, 28), but CoAtNet expected at least 32 x 32: its stem and 4 groups halve the picture each.",
+        "Got image_size=(28, 28), but CoAtNet expected at least 32 x 32: its stem and 4 groups halve the image each.",
     ),
-    "a picture that patches do not fill": (
+    "an image that patches do not fill": (
         partial(ViT, 10, image_size=(224, 100)),
         "Got image_size=(224, 100), but ViT expected multiples of patch_size=16.",
     ),
     "a size that is no pair": (
         partial(VGG, 10, image_size=32),
-        "Got image_size=32, but expected two whole numbers: height and width.",
+        "Got image_size=32, but expected two integers: height and width.",
     ),
     "an unknown depth of vgg": (
         partial(VGG, 10, depth=12),
@@ -288,9 +288,9 @@ WRONG = {
         partial(ResNet, 10, depth=18),
         "Got depth=18, but ResNet expected one of 50, 101, 152: give blocks for another one.",
     ),
-    "a depth that makes no whole block": (
+    "a depth without a complete block": (
         partial(WideResNet, 10, depth=30),
-        "Got depth=30, but WideResNet expected 4 and a multiple of 6, such as 10, 16, 22, 28 or 40.",
+        "Got depth=30, but WideResNet expected 4 plus a multiple of 6, such as 10, 16, 22, 28 or 40.",
     ),
     "heads that do not divide the width": (
         partial(ViT, 10, n_heads=7),
@@ -302,33 +302,33 @@ WRONG = {
     ),
     "too few blocks": (
         partial(CoAtNet, 10, blocks=(1, 1, 1)),
-        "Got blocks=(1, 1, 1), but expected 5 numbers, as many as widths.",
+        "Got blocks=(1, 1, 1), but expected 5 numbers, one for each of widths.",
     ),
     "blocks that are no sequence": (
         partial(PreActResNet, 10, blocks=2),
-        "Got blocks=2, but expected a sequence of at least 1 whole numbers >= 1.",
+        "Got blocks=2, but expected a sequence of at least 1 integers >= 1.",
     ),
     "no outputs": (
         partial(ResNet, 0),
-        "Got n_outputs=0, but expected a whole number >= 1.",
+        "Got n_outputs=0, but expected an integer >= 1.",
     ),
     "a width that is no number": (
         partial(ViT, 10, d_model="768"),
-        "Got d_model='768', but expected a whole number >= 1.",
+        "Got d_model='768', but expected an integer >= 1.",
     ),
 }
 
 
-@pytest.mark.parametrize("case", list(WRONG))
-def test_a_wrong_size_is_told_in_a_sentence(case):
-    build, sentence = WRONG[case]
+@pytest.mark.parametrize("case", list(INVALID))
+def test_an_invalid_size_is_refused(case):
+    build, message = INVALID[case]
     with torch.device("meta"), pytest.raises(ValueError) as caught:
         build()
-    assert str(caught.value) == sentence
+    assert str(caught.value) == message
 
 
 @every_family
-def test_another_number_of_channels_is_told_in_a_sentence(family):
+def test_another_number_of_channels_is_refused(family):
     with pytest.raises(
         ValueError, match=r"^Got a batch of shape \(2, 3, 16, 16\), but \w+ expected"
     ):
@@ -336,7 +336,7 @@ def test_another_number_of_channels_is_told_in_a_sentence(family):
 
 
 @pytest.mark.parametrize("family", ["lenet", "vgg", "vit", "coatnet"])
-def test_another_size_is_told_where_weights_fit_one_size_only(family):
+def test_another_size_is_refused_by_modules_of_one_size(family):
     with pytest.raises(
         ValueError, match=r"expected \(n, 1, 16, 16\): build it with the n_channels"
     ):
@@ -344,14 +344,14 @@ def test_another_size_is_told_where_weights_fit_one_size_only(family):
 
 
 @pytest.mark.parametrize("family", ["preactresnet", "wideresnet", "resnet"])
-def test_networks_that_end_in_a_mean_take_other_sizes_down_to_their_least(family):
+def test_networks_with_global_pooling_accept_other_sizes(family):
     module = SMALL[family](10)
     assert module(torch.randn(2, 1, 40, 23)).shape == (2, 10)
     with pytest.raises(ValueError, match=r"expected \(n, 1, \d+, \d+\) or larger: build it"):
         module(torch.zeros(2, 1, 16, 2))
 
 
-def test_a_transformer_block_is_that_of_torch():
+def test_a_transformer_block_equals_that_of_torch():
     ours = TransformerBlock(8, n_heads=2, d_hidden=16)
     same = {"dropout": 0.0, "activation": "gelu", "layer_norm_eps": 1e-6}
     theirs = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=True, **same)
@@ -372,7 +372,7 @@ def test_a_transformer_block_is_that_of_torch():
     torch.testing.assert_close(ours(tokens), theirs(tokens), rtol=1e-4, atol=1e-5)
 
 
-def test_attention_adds_a_number_for_each_offset_and_no_other():
+def test_attention_adds_one_bias_per_offset():
     places = RelativePlaces((3, 4), n_heads=2)()
     at = {}
     for i in range(12):
@@ -383,7 +383,7 @@ def test_attention_adds_a_number_for_each_offset_and_no_other():
     assert len({tuple(numbers[0]) for numbers in at.values()}) == len(at) == 5 * 7
 
 
-def test_a_place_that_scores_far_higher_is_all_that_attention_sees():
+def test_attention_selects_a_position_with_a_far_higher_score():
     attention = SelfAttention(4, 4, 1, places=RelativePlaces((1, 3), n_heads=1))
     with torch.no_grad():
         attention.places.scores.zero_()[0, 3] = 1e4  # the offset from a place to the one before
@@ -424,14 +424,14 @@ def test_blocks_of_coatnet_without_branches_are_their_shortcuts():
 
 
 @pytest.mark.parametrize("name", ["vgg11", "preactresnet18", "resnet50"])
-def test_convolutions_start_by_their_width_out(name):
+def test_convolutions_are_initialized_by_fan_out(name):
     for layer in NAMED[name](10, image_size=(32, 32)).modules():
         if isinstance(layer, nn.Conv2d) and layer.weight.numel() > 1e5:
             deviation = (2 / (layer.out_channels * layer.kernel_size[0] ** 2)) ** 0.5
             assert layer.weight.std().item() == pytest.approx(deviation, rel=0.02)
 
 
-def test_a_vision_transformer_starts_small():
+def test_a_vision_transformer_is_initialized_with_small_weights():
     module = ViT(10, d_model=192, depth=1, n_heads=3)
     dense = [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
     for layer in dense:

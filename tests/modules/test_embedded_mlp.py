@@ -1,4 +1,4 @@
-"""Learned embeddings of numbers and levels, and mixing before and behind them."""
+"""Learned embeddings of numbers and levels, and mixing before and after them."""
 
 import pathlib
 import pickle
@@ -39,7 +39,7 @@ def many_levels(double):
     return module, X, (first, second)
 
 
-def test_the_layer_of_levels_is_a_table_of_vectors(many_levels):
+def test_the_layer_of_levels_is_an_embedding_table(many_levels):
     module, X, (first, second) = many_levels
     vectors = module.stages[0].levels.weight.T
     expected = torch.cat([X[:, :2], vectors[first] + vectors[50 + second]], dim=1)
@@ -60,7 +60,7 @@ def test_mixing_one_hot_columns_is_mixing_embeddings(many_levels):
     assert not torch.allclose(rounded, lam * embed(X) + (1 - lam) * embed(X)[partner])
 
 
-def test_the_loss_is_the_same_whether_rows_are_mixed_before_or_behind_the_levels(many_levels):
+def test_the_loss_is_the_same_for_mixing_before_or_after_the_embedding(many_levels):
     module, X, _ = many_levels
     y, partner = torch.randint(3, (30,)), np.random.default_rng(0).permutation(30)
     losses = []
@@ -74,13 +74,13 @@ def test_the_loss_is_the_same_whether_rows_are_mixed_before_or_behind_the_levels
     torch.testing.assert_close(*losses)
 
 
-def test_centring_moves_all_rows_alike(many_levels):
+def test_centring_shifts_all_rows_equally(many_levels):
     module, X, _ = many_levels
     shift = module.stages[0](X) - module.stages[0](X - X.mean(dim=0))
     torch.testing.assert_close(shift, shift[:1].expand_as(shift))
 
 
-def test_few_levels_stay_one_hot_and_many_get_vectors_whose_size_does_not_depend_on_their_number():
+def test_few_levels_stay_one_hot_and_many_get_vectors_of_fixed_size():
     few = EmbeddedMLP(10, 3, n_numbers=2, embedding=None, d_levels=8)
     assert few.stages[0].levels is None
     X = torch.randn(4, 10)
@@ -98,7 +98,7 @@ def test_few_levels_stay_one_hot_and_many_get_vectors_whose_size_does_not_depend
 
 
 @pytest.mark.parametrize("embedding", KINDS)
-def test_each_number_becomes_a_vector_of_its_own(embedding):
+def test_each_number_becomes_its_own_vector(embedding):
     module = EmbeddedMLP(6, 3, n_numbers=4, embedding=embedding, d_embedding=5)
     X = torch.randn(10, 6)
     embedded = module.stages[0](X)
@@ -121,7 +121,7 @@ def test_without_embeddings_it_is_the_plain_mlp():
     assert torch.equal(module(X), plain(X))
 
 
-def test_bins_are_quantiles_of_centred_rows_and_three_edges_at_least():
+def test_bins_are_quantiles_with_at_least_three_edges():
     X = np.column_stack([np.arange(101), np.arange(101) % 2, np.full(101, 4.0)])
     first, second, third = quantile_bins(X, n_bins=4)
     assert first == (-50, -25, 0, 25, 50)
@@ -146,7 +146,7 @@ def test_piecewise_linear_embeddings_bend_at_their_edges_only():
 
 @pytest.mark.parametrize("embedding", KINDS)
 @pytest.mark.parametrize("mix_at", ["input", "hidden"])
-def test_the_estimator_trains_it_and_copies_predict_alike(iris, embedding, mix_at):
+def test_the_estimator_trains_it_and_copies_predict_the_same(iris, embedding, mix_at):
     X, y = iris
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     classifier = paper_classifier(
@@ -164,7 +164,7 @@ def test_the_estimator_trains_it_and_copies_predict_alike(iris, embedding, mix_a
         assert np.array_equal(copy.predict_proba(X), expected)
 
 
-def test_bins_of_the_training_rows_travel_with_a_clone(iris):
+def test_a_clone_keeps_the_bins_of_the_training_rows(iris):
     X, y = iris
     params = {"embedding": "piecewise-linear", "bins": quantile_bins(X, n_bins=5)}
     classifier = paper_classifier(
@@ -175,7 +175,7 @@ def test_bins_of_the_training_rows_travel_with_a_clone(iris):
     assert fitted.fit(X, y).n_iter_ == 2 * n_epochs  # it goes on: its module is the same
 
 
-def test_the_directional_penalty_goes_through_embeddings(iris):
+def test_the_directional_penalty_works_with_embeddings(iris):
     X, y = iris
     classifier = paper_classifier(
         module=EmbeddedMLP, penalty="directional", max_epochs=2, random_state=0
@@ -185,7 +185,7 @@ def test_the_directional_penalty_goes_through_embeddings(iris):
 
 
 def test_a_table_with_a_column_of_many_levels_is_learned_by_its_levels():
-    """Each level has a class of its own, which no number tells: the vectors must."""
+    """Only the levels predict the class."""
     rng = np.random.default_rng(0)
     level = rng.integers(200, size=2000)
     frame = pd.DataFrame({"size": rng.normal(size=2000), "shop": [f"no. {k}" for k in level]})
@@ -202,7 +202,7 @@ def test_a_table_with_a_column_of_many_levels_is_learned_by_its_levels():
     assert pipeline.score(frame[1500:], y[1500:]) > 0.95
 
 
-def test_numbers_come_first_and_the_preprocessor_tells_how_many():
+def test_numbers_come_first_and_the_preprocessor_counts_them():
     X, _ = load_iris(return_X_y=True)
     frame = pd.DataFrame(X[:, :3]).rename(columns=str).assign(wide=X[:, 3] > 1)
     preprocessor = make_preprocessor().fit(frame)
@@ -210,19 +210,19 @@ def test_numbers_come_first_and_the_preprocessor_tells_how_many():
     assert preprocessor.transform(frame)[:, 3:].tolist() == [[1 - w, w] for w in frame["wide"]]
 
 
-# Sentences.
+# Invalid input.
 
 
 @pytest.mark.parametrize(
-    ("params", "sentence"),
+    ("params", "message"),
     [
         ({"embedding": "cubic"}, "Got embedding='cubic', but expected one of 'periodic', "),
-        ({"n_numbers": 7}, "Got n_numbers=7, but expected a whole number from 0 to 6"),
-        ({"n_numbers": True}, "Got n_numbers=True, but expected a whole number from 0 to 6"),
-        ({"d_levels": 0}, "Got d_levels=0, but expected a whole number >= 1 or None."),
+        ({"n_numbers": 7}, "Got n_numbers=7, but expected an integer from 0 to 6"),
+        ({"n_numbers": True}, "Got n_numbers=True, but expected an integer from 0 to 6"),
+        ({"d_levels": 0}, "Got d_levels=0, but expected an integer >= 1 or None."),
         (
             {"embedding": "piecewise-linear", "bins": 1},
-            "Got bins=1, but expected a whole number >= 2, or edges.",
+            "Got bins=1, but expected an integer >= 2, or edges.",
         ),
         (
             {"embedding": "piecewise-linear", "bins": ((0.0, 1.0, 2.0),)},
@@ -232,14 +232,14 @@ def test_numbers_come_first_and_the_preprocessor_tells_how_many():
     ],
     ids=lambda value: None if isinstance(value, str) else "-".join(value),
 )
-def test_a_wrong_parameter_is_named(params, sentence):
-    with pytest.raises(ValueError, match=re.escape(sentence)):
+def test_an_invalid_parameter_is_refused(params, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
         EmbeddedMLP(6, 3, **params)
 
 
-def test_a_missing_library_names_its_extra(monkeypatch):
+def test_the_error_for_a_missing_library_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "rtdl_num_embeddings", None)
-    sentence = "EmbeddedMLP needs rtdl_num_embeddings: pip install mixupe-sklearn[embeddings]."
-    with pytest.raises(ImportError, match=re.escape(sentence)):
+    message = "EmbeddedMLP needs rtdl_num_embeddings: pip install mixupe-sklearn[embeddings]."
+    with pytest.raises(ImportError, match=re.escape(message)):
         EmbeddedMLP(6, 3)
     EmbeddedMLP(6, 3, embedding=None)  # needs none

@@ -1,4 +1,4 @@
-"""GIN against a dense computation written out here, PyTorch Geometric's own layers, and symmetry."""
+"""GIN compared with a dense computation and with the layers of PyTorch Geometric."""
 
 import itertools
 import subprocess
@@ -13,7 +13,7 @@ from torch_geometric.nn import GINConv, global_add_pool, global_mean_pool
 from mixupe_sklearn.modules import gin
 from mixupe_sklearn.modules.gin import GIN
 
-# A triangle with a tail, an edge of it in one direction only, and a node by itself.
+# A triangle with a tail, one directed edge, and an isolated node.
 EDGES = [(0, 1), (1, 0), (1, 2), (2, 1), (0, 2), (2, 0), (2, 3)]
 N_NODES = 5
 EDGES_NONE = torch.zeros(2, 0, dtype=torch.long)
@@ -37,7 +37,7 @@ def random_graphs(n_graphs, n_features=3, seed=0):
 
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize(("readout", "norm"), [("sum", True), ("mean", True), ("sum", False)])
-def test_the_forward_pass_is_a_dense_computation_written_out(readout, norm):
+def test_the_forward_pass_equals_a_dense_computation(readout, norm):
     module = GIN(3, 2, d_hidden=4, n_layers=2, eps=0.3, readout=readout, norm=norm).eval()
     if norm:
         module.norm.running_mean.uniform_(-1, 1)
@@ -77,9 +77,7 @@ def test_the_forward_pass_is_a_dense_computation_written_out(readout, norm):
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("readout", ["sum", "mean"])
 @pytest.mark.parametrize("devices", [("cpu",), ()], ids=["sparse", "without sparse products"])
-def test_values_and_gradients_are_those_of_pytorch_geometrics_own_layers(
-    readout, devices, monkeypatch
-):
+def test_values_and_gradients_equal_those_of_pytorch_geometric(readout, devices, monkeypatch):
     monkeypatch.setattr(gin, "SPARSE_DEVICES", devices)
     module = GIN(3, 2, d_hidden=6, readout=readout, dropout=0.0)
     batch = Batch.from_data_list(random_graphs(20))
@@ -104,7 +102,7 @@ def test_values_and_gradients_are_those_of_pytorch_geometrics_own_layers(
 
 
 @pytest.mark.usefixtures("double")
-def test_the_sparse_products_have_the_gradients_that_differences_show():
+def test_the_gradients_of_sparse_products_equal_finite_differences():
     batch = Batch.from_data_list(random_graphs(4))
     neighbours = gin._neighbours(batch.edge_index, batch.x, is_symmetric=False)
     members = gin._members(batch, batch.x, "mean")
@@ -139,19 +137,19 @@ def test_the_order_of_graphs_in_a_batch_does_not_matter():
     torch.testing.assert_close(alone, logits)
 
 
-def test_symmetric_batches_may_say_so_and_change_nothing():
+def test_the_symmetric_flag_does_not_change_the_output():
     module = GIN(3, 2, d_hidden=8, dropout=0.0)
     both = [(a, b) for a, b in EDGES[:-1]]
     batch = Batch.from_data_list([graph(edges=both), graph(edges=both, seed=1)])
     results = []
-    for says in (False, True):
-        batch.symmetric = says
+    for is_symmetric in (False, True):
+        batch.symmetric = is_symmetric
         module.zero_grad()
         logits = module(batch)
         logits.sum().backward()
         results.append([logits, *(one.grad.clone() for one in module.parameters())])
-    for plain, told in zip(*results, strict=True):
-        torch.testing.assert_close(plain, told)
+    for plain, flagged in zip(*results, strict=True):
+        torch.testing.assert_close(plain, flagged)
 
 
 def test_vectors_of_graphs_have_mean_zero_and_deviation_one_over_the_batch():
@@ -177,7 +175,7 @@ def test_epsilon_is_learned_or_fixed():
     assert names["layers.0.eps"].grad.abs() > 0
 
 
-def test_graphs_of_one_node_and_without_edges_are_graphs():
+def test_graphs_of_one_node_and_without_edges_are_allowed():
     batch = Batch.from_data_list([graph(edges=[], n_nodes=1), graph(edges=[], n_nodes=3)])
     assert GIN(3, 2)(batch).shape == (2, 2)
 
@@ -192,19 +190,19 @@ def test_defaults_are_five_layers_of_two_with_norms_and_a_dense_head():
 
 
 @pytest.mark.parametrize(
-    ("params", "sentence"),
+    ("params", "message"),
     [
-        ({"n_features": 0}, "Got n_features=0, but expected a whole number >= 1."),
-        ({"n_layers": 0}, "Got n_layers=0, but expected a whole number >= 1."),
+        ({"n_features": 0}, "Got n_features=0, but expected an integer >= 1."),
+        ({"n_layers": 0}, "Got n_layers=0, but expected an integer >= 1."),
         ({"readout": "max"}, "Got readout='max', but expected 'sum' or 'mean'."),
     ],
 )
-def test_bad_parameters_are_told_in_a_sentence(params, sentence):
-    with pytest.raises(ValueError, match=sentence):
+def test_invalid_parameters_are_refused(params, message):
+    with pytest.raises(ValueError, match=message):
         GIN(**({"n_features": 3, "n_outputs": 2} | params))
 
 
-def test_features_of_another_width_are_told_in_a_sentence():
+def test_features_of_another_width_are_refused():
     with pytest.raises(ValueError, match=r"Got x of shape \(5, 3\), but GIN expected \(n_nodes, 4"):
         GIN(4, 2)(graph())
     with pytest.raises(ValueError, match="Got x of shape NoneType, but GIN expected"):
@@ -212,7 +210,7 @@ def test_features_of_another_width_are_told_in_a_sentence():
 
 
 @pytest.mark.parametrize("edge", [(9, 0), (0, 9), (0, -1), (10**9, 0)])
-def test_an_edge_to_nowhere_is_told_before_it_is_read(edge):
+def test_an_edge_to_a_missing_node_is_refused(edge):
     data = Data(x=torch.ones(4, 3), edge_index=torch.tensor([edge]).T)
     with pytest.raises(
         ValueError, match="Got edge_index from .* but GIN expected nodes from 0 to 3"
@@ -220,11 +218,9 @@ def test_an_edge_to_nowhere_is_told_before_it_is_read(edge):
         GIN(3, 2).eval()(data)
 
 
-def test_a_batch_out_of_order_is_told():
+def test_a_batch_out_of_order_is_refused():
     data = Data(x=torch.ones(4, 3), edge_index=EDGES_NONE, batch=torch.tensor([0, 1, 0, 1]))
-    with pytest.raises(
-        ValueError, match="Got batch out of order, but GIN expected the nodes graph"
-    ):
+    with pytest.raises(ValueError, match="Got an unsorted batch, but GIN expected the nodes graph"):
         GIN(3, 2).eval()(data)
 
 
@@ -243,8 +239,8 @@ for line in (
 """
 
 
-def test_a_missing_extra_is_named():
+def test_a_missing_extra_is_reported():
     command = [sys.executable, "-c", NEED_THE_EXTRA]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
-    sentence = "GIN needs torch_geometric: pip install mixupe-sklearn[graph]."
-    assert result.stdout.splitlines() == [sentence] * 3
+    message = "GIN needs torch_geometric: pip install mixupe-sklearn[graph]."
+    assert result.stdout.splitlines() == [message] * 3

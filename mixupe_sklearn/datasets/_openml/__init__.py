@@ -1,1 +1,1 @@
-"""OpenML's tables: metadata, cache and loading."""
+"""OpenML's tables: download, cache, metadata and loading. Needs the extra ``openml``."""

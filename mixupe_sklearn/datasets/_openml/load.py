@@ -1,42 +1,99 @@
-"""A task, a data set or a suite, read from the files of a shelf."""
+"""Tasks, datasets and suites of OpenML, loaded through a cache."""
 
+import difflib
+import hashlib
+import io
+import itertools
 import os
-import warnings
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
+import arff
 import numpy as np
+import openml
 import pandas as pd
+from pyarrow import parquet
 
 from mixupe_sklearn._utils.warnings import warn_user
 from mixupe_sklearn.datasets._dataset import Fold, Table
-from mixupe_sklearn.datasets._openml.cache import Shelf, read_frame
+from mixupe_sklearn.datasets._openml.cache import Cache, NotCachedError, cache_folders, locked
 from mixupe_sklearn.datasets._openml.metadata import (
     CLASSIFICATION,
     PROCEDURES,
-    DataFile,
-    FeaturesFile,
-    TaskFile,
-    check_arff,
-    check_parquet,
-    check_rows,
-    names_in,
+    DatasetMetadata,
+    InvalidFileError,
+    TaskMetadata,
+    first_line,
     read_description,
     read_features,
     read_n_rows,
     read_suite,
     read_task,
+    refuse_html,
+    split_names,
 )
-from mixupe_sklearn.datasets._openml.splits import check_all_folds, n_folds_told, read_folds
-from mixupe_sklearn.datasets._openml.table import split_target, tidy
-from mixupe_sklearn.datasets._openml.web import OutOfReachError, RefusedError
+from mixupe_sklearn.datasets._openml.transport import DownloadError, RefusedError, fetch
+
+# A few bytes of parquet can expand to any number of values.
+MAX_CELLS = 10**9
+SPLIT_COLUMNS = ["type", "rowid", "repeat", "fold"]
+ADVICE = (
+    "connect to the network and run it again, or copy a cache that has it and set cache_dir or "
+    "OPENML_CACHE_DIR to the copy"
+)
+
+Result = TypeVar("Result")
 
 
-def task_table(openml: Any, shelf: Shelf, server: str, task_id: int) -> Table:
-    """The table of a task, with its own folds."""
-    task = shelf.get(
-        f"tasks/{task_id}/task.xml", f"{server}/task/{task_id}", partial(read_task, task_id=task_id)
-    )
+@dataclass(frozen=True)
+class Source:
+    """Where to load from, within which limits, and what to call it in a message."""
+
+    label: str
+    cache_dir: str | os.PathLike[str] | None
+    timeout: float
+    n_tries: int
+    offline: bool
+
+    def load(self, read: Callable[[Cache, str], Result]) -> Result:
+        """Call ``read(cache, server)``: offline first, and with downloads if a file is missing."""
+        server = openml.config.server.rstrip("/")
+        root, folder = cache_folders(self.cache_dir)
+        try:
+            return read(Cache(folder), server)
+        except NotCachedError as error:
+            if self.offline:
+                raise FileNotFoundError(
+                    f"Got {self.label}, but the cache has no file {str(error)!r} and offline=True "
+                    f"forbids its download: {ADVICE}."
+                ) from None
+        limits: dict[str, Any] = {"timeout": self.timeout, "n_tries": self.n_tries}
+        limits |= {"server": server.partition("/api/")[0], "api_key": openml.config.apikey or ""}
+        try:
+            with locked(root):
+                cache = Cache(folder, partial(fetch, **limits))
+                result = read(cache, server)
+                cache.save()
+                return result
+        except DownloadError as error:
+            raise ConnectionError(
+                f"Got {self.label}, which is not complete in the cache {str(root)!r} and cannot be "
+                f"downloaded from {error}: {ADVICE}."
+            ) from None
+        except RefusedError as error:
+            raise ValueError(
+                f"Got {self.label}, but the server refuses it ({error}): check the number, and the "
+                f"API key if it is not public."
+            ) from None
+
+
+def load_task(cache: Cache, server: str, task_id: int) -> Table:
+    """The table of a task, with its folds."""
+    read = partial(read_task, task_id=task_id)
+    task = cache.get(f"tasks/{task_id}/task.xml", f"{server}/task/{task_id}", read)
     if task.kind != CLASSIFICATION:
         raise ValueError(
             f"Got task_id={task_id}, which is a task of {task.kind_name!r}, but expected one of "
@@ -45,140 +102,308 @@ def task_table(openml: Any, shelf: Shelf, server: str, task_id: int) -> Table:
     if task.procedure and task.procedure not in PROCEDURES:
         raise ValueError(
             f"Got task_id={task_id}, whose rows are split by {task.procedure!r}, but expected "
-            f"training rows and others to test on: choose a task with a cross-validation or a "
-            f"holdout, or its data set by load_dataset."
+            f"training and test rows: choose a task with a cross-validation or a holdout, or load "
+            f"its dataset by load_dataset."
         )
-    description, X, y = _data(openml, shelf, server, task.data_id, task.target)
-    folds = _folds(shelf, task_id, task, len(y))
-    _warn_if_withdrawn(description, task.data_id)
-    return Table(description.name, X, y, "openml", task_id, task.data_id, folds)
+    name, X, y = _load_data(cache, server, task.data_id, task.target)
+    folds = _load_folds(cache, task_id, task, len(y))
+    return Table(name, X, y, "openml", task_id, task.data_id, folds)
 
 
-def dataset_table(
-    openml: Any, shelf: Shelf, server: str, data_id: int, target: str | None
-) -> Table:
-    """The table of a data set, by a target of the user's or its own."""
-    description, X, y = _data(openml, shelf, server, data_id, target)
-    _warn_if_withdrawn(description, data_id)
-    return Table(description.name, X, y, "openml", None, data_id, None)
+def load_dataset(cache: Cache, server: str, data_id: int, target: str | None) -> Table:
+    """The table of a dataset. A ``target`` of None means the dataset's own."""
+    name, X, y = _load_data(cache, server, data_id, target)
+    return Table(name, X, y, "openml", None, data_id, None)
 
 
-def suite_tasks(openml: Any, shelf: Shelf, server: str, suite_id: int) -> list[int]:
-    """The tasks of a suite; the client keeps no suites, so this file of the cache is ours."""
+def load_suite(cache: Cache, server: str, suite_id: int) -> list[int]:
+    """The task ids of a suite. openml-python does not cache suites, so this file is ours."""
     read = partial(read_suite, suite_id=suite_id)
-    return shelf.get(f"studies/{suite_id}/study.xml", f"{server}/study/{suite_id}", read)
+    return cache.get(f"studies/{suite_id}/study.xml", f"{server}/study/{suite_id}", read)
 
 
-def _warn_if_withdrawn(description: DataFile, data_id: int) -> None:
-    if (description.status or "").lower() == "deactivated":
+def _load_data(
+    cache: Cache, server: str, data_id: int, target: str | None
+) -> tuple[str, pd.DataFrame, np.ndarray]:
+    """Name, features and classes of a dataset."""
+    folder, url = f"datasets/{data_id}", f"{server}/data"
+    read = partial(read_description, data_id=data_id)
+    dataset = cache.get(f"{folder}/description.xml", f"{url}/{data_id}", read)
+    features = cache.get(f"{folder}/features.xml", f"{url}/features/{data_id}", read_features)
+    frame = _load_frame(cache, server, data_id, dataset, len(features.types))
+    target = dataset.target if target is None else target
+    # The two files do not always agree on ignored columns. A target that is named is kept.
+    listed = [split_names(text, features.types) for text in dataset.ignored]
+    ignored = features.ignored.union(*listed) - {target}
+    frame = frame.drop(columns=list(ignored), errors="ignore")
+    X, y = split_target(set_dtypes(frame, features.types, features.values), target, data_id)
+    if dataset.status.lower() == "deactivated":
         warn_user(
-            f"Got data set {data_id} ({description.name}), which OpenML has deactivated, often "
-            f"because something is wrong with it: its page there says why."
+            f"Got dataset {data_id} ({dataset.name}), which OpenML has deactivated, often because "
+            f"of an error in it: see its page on OpenML."
         )
+    return dataset.name, X, y
 
 
-def _data(
-    openml: Any, shelf: Shelf, server: str, data_id: int, target: str | None
-) -> tuple[DataFile, pd.DataFrame, np.ndarray]:
-    """A data set's description, its columns, and its classes by a target of one's own or its."""
-    folder = f"datasets/{data_id}"
-    description = shelf.get(
-        f"{folder}/description.xml",
-        f"{server}/data/{data_id}",
-        partial(read_description, data_id=data_id),
-    )
-    features = shelf.get(
-        f"{folder}/features.xml", f"{server}/data/features/{data_id}", read_features
-    )
-    names = _data_names(data_id)
-    told_rows = _told_rows(shelf, server, data_id, not any(map(shelf.has, names)))
-    name = _data_name(shelf, data_id, description, told_rows, len(features.kinds))
-    with shelf.guard(name):
-        frame = read_frame(openml, shelf, data_id, name)
-        check_rows(len(frame), told_rows)
-    target = description.target if target is None else target
-    left_out = _left_out(description, features) - {target}  # a target that is named is wanted
-    frame = tidy(
-        frame.drop(columns=list(left_out), errors="ignore"), features.kinds, features.values
-    )
-    return description, *split_target(frame, target, data_id)
-
-
-def _left_out(description: DataFile, features: FeaturesFile) -> set[str]:
-    """Row ids and columns to ignore: the two files tell them, not always both."""
-    named = [names_in(text, features.kinds) for text in description.lists_left_out]
-    return features.left_out.union(*named)
-
-
-def _data_names(data_id: int) -> list[str]:
-    """What the file with the rows may be called, the best first (as in the client)."""
+def _load_frame(
+    cache: Cache, server: str, data_id: int, dataset: DatasetMetadata, n_columns: int
+) -> pd.DataFrame:
+    """All columns, from a file in the cache, or else from parquet or ARFF on the server."""
     skip_parquet = os.environ.get("OPENML_SKIP_PARQUET", "").casefold() == "true"
-    parquet = [] if skip_parquet else [f"dataset_{data_id}.pq", "dataset.pq"]
-    return [f"datasets/{data_id}/{name}" for name in [*parquet, "dataset.arff"]]
+    names = [] if skip_parquet else [f"dataset_{data_id}.pq", "dataset.pq"]  # as openml-python does
+    paths = [f"datasets/{data_id}/{name}" for name in [*names, "dataset.arff"]]
+    cached = [path for path in paths if cache.has(path)][:1]
+    n_rows = _declared_rows(cache, server, data_id, has_data=bool(cached))
+    failures: list[Exception] = []
+    for path in cached or [paths[0], paths[-1]][skip_parquet:]:
+        if path.endswith(".pq"):
+            url, read = (
+                dataset.parquet_url,
+                partial(read_parquet, n_rows=n_rows, n_columns=n_columns),
+            )
+        elif dataset.format.lower() == "sparse_arff":
+            continue
+        else:
+            url, read = dataset.url, partial(read_arff, n_rows=n_rows, md5=dataset.md5)
+        if url or cached:
+            try:
+                return cache.get(path, url or "", read)
+            except (RefusedError, DownloadError) as error:  # the other format may be available
+                failures.append(error)
+    if failures:
+        raise failures[0]
+    raise ValueError(
+        f"Got data_id={data_id}, which is not available as parquet or dense ARFF, but expected one "
+        f"of them: choose another version of this dataset."
+    )
 
 
-def _told_rows(shelf: Shelf, server: str, data_id: int, is_wanted: bool) -> int | None:
-    """How many rows the server has counted: asked for only where the rows are fetched, too."""
+def _declared_rows(cache: Cache, server: str, data_id: int, has_data: bool) -> int | None:
+    """The number of rows that the server declares. It is downloaded only along with the data."""
     name = f"datasets/{data_id}/qualities.xml"
-    if not shelf.has(name) and (shelf.ask is None or not is_wanted):
+    if not cache.has(name) and (has_data or cache.download is None):
         return None
     try:
-        return shelf.get(name, f"{server}/data/qualities/{data_id}", read_n_rows)
-    except RefusedError:  # not every data set has them
+        return cache.get(name, f"{server}/data/qualities/{data_id}", read_n_rows)
+    except RefusedError:  # not every dataset has this file
         return None
 
 
-def _data_name(
-    shelf: Shelf, data_id: int, description: DataFile, told_rows: int | None, n_columns: int
-) -> str:
-    """The file with the rows: from the cache, else fetched, as parquet where that can be had."""
-    names = _data_names(data_id)
-    here = [name for name in names if shelf.has(name)]
-    if here and here[0].endswith(".pq"):
-        return here[0]
-    failure = None
-    if not here and names[0].endswith(".pq") and description.parquet_url:
-        read = partial(check_parquet, told_rows=told_rows, told_columns=n_columns)
-        try:
-            shelf.get(names[0], description.parquet_url, read)
-            return names[0]
-        except (RefusedError, OutOfReachError) as error:  # the rows may be had elsewhere
-            failure = error
+def read_parquet(content: bytes, n_rows: int | None, n_columns: int) -> pd.DataFrame:
+    """Read a parquet file of this size."""
+    refuse_html(content)
     try:
-        _get_arff(shelf, data_id, description)
-    except (RefusedError, OutOfReachError) as error:
-        raise failure or error from None
-    return names[-1]
+        size = parquet.read_metadata(io.BytesIO(content))
+        if size.num_rows * size.num_columns > MAX_CELLS:
+            raise ValueError(f"{size.num_rows} rows of {size.num_columns} columns are too many")
+        frame = pd.read_parquet(io.BytesIO(content))
+    except Exception as error:  # a damaged file can make the reader raise anything
+        raise InvalidFileError(f"not an intact parquet file ({first_line(error)})") from None
+    n_found = sum(not str(name).startswith("__index_level_") for name in frame)
+    if n_found != n_columns:
+        raise InvalidFileError(f"it has {n_found} columns, but expected {n_columns}")
+    return _check_rows(frame, n_rows)
 
 
-def _get_arff(shelf: Shelf, data_id: int, description: DataFile) -> None:
-    if not description.url or description.form.lower() == "sparse_arff":
-        # The client's reader of sparse ARFF does not work with pandas 3.
+def read_arff(content: bytes, n_rows: int | None, md5: str | None) -> pd.DataFrame:
+    """Read a dense ARFF file with this checksum. Windows line ends do not count."""
+    refuse_html(content)
+    versions = (content, content.replace(b"\r\n", b"\n"))
+    found = [hashlib.md5(v, usedforsecurity=False).hexdigest() for v in versions]
+    if md5 and md5.lower() not in found:
+        raise InvalidFileError(f"its checksum is {found[0]}, but expected {md5}")
+    try:
+        file = arff.loads(content.decode("utf-8"))
+        frame = pd.DataFrame(file["data"], columns=[name for name, _ in file["attributes"]])
+    except Exception as error:  # as above
+        raise InvalidFileError(f"not an intact ARFF file ({first_line(error)})") from None
+    for name, values in file["attributes"]:
+        if isinstance(values, list):
+            frame[name] = pd.Categorical(frame[name], values)
+    return _check_rows(frame, n_rows)
+
+
+def _check_rows(frame: pd.DataFrame, n_rows: int | None) -> pd.DataFrame:
+    if n_rows is not None and len(frame) != n_rows:
+        raise InvalidFileError(f"it has {len(frame)} rows, but expected {n_rows}")
+    return frame
+
+
+def set_dtypes(
+    frame: pd.DataFrame, types: Mapping[str, str], values: Mapping[str, Sequence[str]]
+) -> pd.DataFrame:
+    """Numeric columns as numbers and nominal columns as categories, as ``features.xml`` declares.
+
+    A column without values has no type, and some parquet files store categories as numbers or
+    booleans.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"size": [None, None], "old": [True, False]}, dtype=object)
+    >>> types = {"size": "numeric", "old": "nominal"}
+    >>> result = set_dtypes(frame, types, {"old": ["false", "true"]})
+    >>> result.dtypes.astype(str).tolist(), result["old"].tolist()
+    (['float64', 'category'], ['true', 'false'])
+    """
+    frame = frame.reset_index(drop=True)
+    for name, dtype in frame.dtypes.items():
+        kind = types.get(str(name))
+        if kind == "numeric" and pd.api.types.is_object_dtype(dtype):
+            frame[name] = pd.to_numeric(frame[name]).astype(float)
+        elif kind == "nominal":
+            column: Any = frame[name].astype("category")
+            found = column.cat.categories.tolist()
+            names = [_declared_value(value, values.get(str(name), [])) for value in found]
+            is_renamed = names != found and len(set(names)) == len(names)
+            frame[name] = column.cat.rename_categories(names) if is_renamed else column
+    return frame
+
+
+def _declared_value(value: Any, declared: Sequence[str]) -> Any:
+    """The spelling of OpenML for a nominal value, if it declares that value."""
+    if isinstance(value, float) and value.is_integer() and str(value) not in declared:
+        value = int(value)
+    text = str(value)
+    if text in declared:
+        return text
+    matches = [name for name in declared if name.lower() == text.lower()]
+    return matches[0] if len(matches) == 1 else value
+
+
+def split_target(
+    frame: pd.DataFrame, target: str | None, data_id: int
+) -> tuple[pd.DataFrame, np.ndarray]:
+    """The features, and the class of each row as text or integer.
+
+    Examples
+    --------
+    >>> X, y = split_target(pd.DataFrame({"size": [1.5, 2.5], "class": ["a", "b"]}), "class", 1)
+    >>> list(X), y.tolist()
+    (['size'], ['a', 'b'])
+    """
+    if target is None:
         raise ValueError(
-            f"Got data_id={data_id}, which cannot be had as parquet or dense ARFF, but expected "
-            f"one of these: choose another version of this data set."
+            f"Got target=None, but dataset {data_id} declares no target: name one of its columns, "
+            f"such as {frame.columns[-1]!r}."
         )
-    read = partial(check_arff, md5=description.md5)
-    shelf.get(f"datasets/{data_id}/dataset.arff", description.url, read)
+    if target not in frame.columns:
+        close = difflib.get_close_matches(target, list(frame.columns), n=3, cutoff=0.5)
+        names = close or list(frame.columns)[-3:]
+        raise ValueError(
+            f"Got target={target!r}, but dataset {data_id} has no such column: name one of its "
+            f"{len(frame.columns)} columns, such as {', '.join(map(repr, names))}."
+        )
+    values: Any = frame[target]
+    missing = np.flatnonzero(values.isna())
+    if len(missing):
+        # Folds hold row positions, which would change if these rows were dropped.
+        raise ValueError(
+            f"Got target={target!r}, which is missing in {len(missing)} of {len(frame)} rows of "
+            f"dataset {data_id} (first in row {missing[0]}), but expected a class in every row: "
+            f"choose another target, or fill these rows in a CSV file of your own."
+        )
+    y = _classes(values, target, data_id)
+    if len(y) and (y == y[0]).all():
+        raise ValueError(
+            f"Got target={target!r} of dataset {data_id} with one class only, {y[0].item()!r}, "
+            f"but expected two: choose another target."
+        )
+    return frame.drop(columns=target), y
 
 
-def _folds(shelf: Shelf, task_id: int, task: TaskFile, n_rows: int) -> list[Fold]:
+def _classes(values: Any, target: str, data_id: int) -> np.ndarray:
+    if not pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values):
+        return np.asarray(values.astype(str), dtype=str)
+    numbers = values.to_numpy()
+    fractions = numbers[numbers != np.floor(numbers)]
+    if len(fractions):
+        raise ValueError(
+            f"Got target={target!r} of dataset {data_id} with numbers such as {fractions[0]:g}, "
+            f"but expected classes: choose a target that has classes."
+        )
+    return numbers.astype(np.int64)
+
+
+def _load_folds(cache: Cache, task_id: int, task: TaskMetadata, n_rows: int) -> list[Fold]:
+    # A cache may hold the first folds only, if each of them is complete. A download may not.
     name = f"tasks/{task_id}/datasplits.arff"
-    read = partial(read_folds, n_rows=n_rows, task=task)
-
-    def read_all(content: bytes) -> list[Fold]:
-        folds = read(content)
-        check_all_folds(folds, n_rows, task)
-        return folds
-
-    # A cache may hold some of the folds on purpose, if each of them is whole; a server may not.
-    is_fresh = not (shelf.folder / name).is_file()
-    folds = shelf.get(name, task.splits_url, read_all if is_fresh else read)
-    told = n_folds_told(folds, task)
-    if len(folds) != told:
-        warnings.warn(
-            f"Got {len(folds)} of the {told} folds of task {task_id} in "
-            f"{str(shelf.folder / name)!r}: only these are used.",
-            stacklevel=5,
+    is_cached = cache.has(name)
+    read = partial(read_folds, n_rows=n_rows, task=task, allow_fewer=is_cached)
+    folds = cache.get(name, task.splits_url, read)
+    n_declared = _n_folds(task, len(folds))
+    if len(folds) != n_declared:
+        warn_user(
+            f"Got {len(folds)} of the {n_declared} folds of task {task_id} in "
+            f"{str(cache.folder / name)!r}: only these are used."
         )
     return folds
+
+
+def _n_folds(task: TaskMetadata, n_found: int) -> int:
+    """The number of folds that the task declares, or the number found if it declares none."""
+    return (task.n_repeats or 1) * task.n_folds if task.n_folds else n_found
+
+
+def read_folds(
+    content: bytes, n_rows: int, task: TaskMetadata, allow_fewer: bool = False
+) -> list[Fold]:
+    """Read ``datasplits.arff``: positions of training and test rows, by repeat, then fold."""
+    table = _read_splits(content)
+    ids = table["rowid"].to_numpy()
+    if ids.min() < 0 or ids.max() >= n_rows:
+        outside = ids[(ids < 0) | (ids >= n_rows)][0]
+        raise InvalidFileError(f"it names row {outside} of {n_rows} rows")
+    groups: dict[Any, Any] = dict(list(table.groupby(["repeat", "fold"], sort=True)))
+    n_folds = task.n_folds or len({fold for _, fold in groups})
+    declared = list(itertools.product(range(task.n_repeats or 1), range(n_folds)))
+    for found, expected in zip(groups, declared, strict=False):
+        if found != expected:
+            raise InvalidFileError(f"fold {expected[1]} of repeat {expected[0]} is missing")
+    if len(groups) > len(declared) or not (
+        allow_fewer or len(groups) == _n_folds(task, len(groups))
+    ):
+        raise InvalidFileError(f"it has {len(groups)} folds, but the task declares {len(declared)}")
+    folds = []
+    for (repeat, fold), group in groups.items():
+        is_test, rows = group["is_test"].to_numpy(), group["rowid"].to_numpy()
+        folds.append((rows[~is_test], rows[is_test]))
+        _check_fold(*folds[-1], n_rows, task, f"fold {fold} of repeat {repeat}")
+    if task.procedure == "crossvalidation":
+        tested = table[table["is_test"]]
+        if tested.duplicated(["repeat", "rowid"]).any():
+            raise InvalidFileError("it tests on a row twice in one repeat")
+        if not allow_fewer and len(tested) != n_rows * (task.n_repeats or 1):
+            raise InvalidFileError("it does not test on every row once per repeat")
+    return folds
+
+
+def _read_splits(content: bytes) -> pd.DataFrame:
+    # Splits have a line per row and fold, for which liac-arff takes far longer than pandas.
+    refuse_html(content)
+    head, *rest = re.split(rb"^\s*@data\b.*$", content, maxsplit=1, flags=re.I | re.M)
+    found = re.findall(r"^\s*@attribute\s+(\S+)", head.decode("utf-8", "replace"), re.I | re.M)
+    names = [name.strip("'\"").lower() for name in found]
+    if not rest or not set(SPLIT_COLUMNS) <= set(names):
+        raise InvalidFileError("not an ARFF file of splits")
+    try:
+        lines = io.BytesIO(rest[0])
+        table = pd.read_csv(lines, header=None, names=names, comment="%", skipinitialspace=True)
+        table = table[SPLIT_COLUMNS]
+        kinds = table.pop("type").astype(str).str.strip("'\" ").str.upper()
+        if table.empty or table.isna().any(axis=None) or not kinds.isin(["TRAIN", "TEST"]).all():
+            raise ValueError("a line is incomplete")
+        return table.astype(np.int64).assign(is_test=kinds == "TEST")
+    except ValueError as error:  # pandas' parser errors are ValueErrors
+        raise InvalidFileError(f"not an intact file of splits ({first_line(error)})") from None
+
+
+def _check_fold(
+    train: np.ndarray, test: np.ndarray, n_rows: int, task: TaskMetadata, name: str
+) -> None:
+    if not (len(train) and len(test)):
+        raise InvalidFileError(f"{name} has no {'test' if len(train) else 'training'} rows")
+    if np.intersect1d(train, test).size:
+        raise InvalidFileError(f"{name} trains and tests on the same rows")
+    n_found = len(np.unique(np.concatenate([train, test])))
+    if task.procedure == "crossvalidation" and n_found != n_rows:
+        raise InvalidFileError(f"{name} has {n_found} of {n_rows} rows")

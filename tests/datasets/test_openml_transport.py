@@ -1,19 +1,18 @@
-"""Whom a loader of OpenML's data asks, and how much it takes: no stranger's word is enough."""
+"""Addresses that the loader of OpenML's data requests, and the size of what it accepts."""
 
 import openml
 import pytest
 from openml_server import API, Answer, instead, parquet_path, splits_path
 
-from benchmarks._tabular.publish import server as publishing
-from mixupe_sklearn.datasets._openml import web as _openml_web
-from mixupe_sklearn.datasets._openml.web import MOST_REDIRECTS, is_loopback, may_ask
+from mixupe_sklearn.datasets._openml import transport
+from mixupe_sklearn.datasets._openml.transport import MAX_REDIRECTS, is_local, may_request
 from mixupe_sklearn.datasets.openml import load_task
 
 PUBLIC, LOCAL = "https://www.openml.org", "http://127.0.0.1:8080"
 
 
 @pytest.mark.parametrize(
-    ("url", "server", "is_asked"),
+    ("url", "server", "is_requested"),
     [
         ("https://data.openml.org/x", PUBLIC, True),
         ("http://data.openml.org/x", PUBLIC, False),
@@ -26,23 +25,29 @@ PUBLIC, LOCAL = "https://www.openml.org", "http://127.0.0.1:8080"
         ("http://127.0.0.1:631/jobs", PUBLIC, False),
         ("https://localhost/x", PUBLIC, False),
         ("http://[::1]/x", PUBLIC, False),
+        ("https://10.0.0.5/x", PUBLIC, False),
+        ("https://192.168.1.1/x", PUBLIC, False),
+        ("https://169.254.169.254/latest/meta-data", PUBLIC, False),
+        ("https://[fd00::1]/x", PUBLIC, False),
+        ("https://8.8.8.8/x", PUBLIC, True),
+        ("https://10.0.0.5/x", "https://10.0.0.4", True),
         ("http://127.0.0.1:9/x", LOCAL, True),
         ("file://127.0.0.1/etc/passwd", LOCAL, False),
         ("http://data.openml.org/x", LOCAL, False),
-        # The user has chosen this one.
+        # The configured server.
         ("http://openml.intranet:8080/x", "http://openml.intranet:8080", True),
         ("http://other.intranet:8080/x", "http://openml.intranet:8080", False),
         ("http://127.0.0.1@evil.org/x", LOCAL, False),
     ],
 )
-def test_addresses_are_asked_by_https_or_where_the_server_is(url, server, is_asked):
-    assert may_ask(url, server) == is_asked
+def test_only_public_https_and_the_configured_server_are_requested(url, server, is_requested):
+    assert may_request(url, server) == is_requested
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "[::1]", "localhost", "LOCALHOST"])
-def test_this_machine_is_known_by_all_its_names(host):
-    assert is_loopback(f"http://{host}:80/x")
-    assert not is_loopback(f"http://{host.strip('[]')}.evil.org/x")
+def test_local_hosts_are_recognized(host):
+    assert is_local(f"http://{host}:80/x")
+    assert not is_local(f"http://{host.strip('[]')}.evil.org/x")
 
 
 def redirect(target):
@@ -63,44 +68,37 @@ def test_a_redirect_is_followed_without_the_key(server, cache, monkeypatch):
 
 
 @pytest.mark.parametrize("target", ["file:///etc/passwd", "http://openml.example/x", "gopher://x"])
-def test_a_redirect_to_elsewhere_is_not_followed(server, cache, target):
+def test_a_redirect_to_a_forbidden_address_is_not_followed(server, cache, target):
     server.fault(f"{API}/task/59", redirect(target))
-    sentence = f"it points to {target!r}, which is not asked: it has no https"
-    with pytest.raises(ValueError, match=sentence):
+    message = f"the address {target!r} is not requested: it is not public https"
+    with pytest.raises(ValueError, match=message):
         load_task(59, cache_dir=cache)
-    assert len(server.requests) == 1  # and is not tried again
+    assert len(server.requests) == 1
 
 
-def test_redirects_come_to_an_end(server, cache):
+def test_the_number_of_redirects_is_limited(server, cache):
     server.fault(f"{API}/task/59", redirect(f"{API}/task/59"))
-    with pytest.raises(ValueError, match=f"points elsewhere more than {MOST_REDIRECTS} times"):
+    with pytest.raises(ValueError, match=f"redirects more than {MAX_REDIRECTS} times"):
         load_task(59, cache_dir=cache)
-    assert len(server.requests) == MOST_REDIRECTS + 1
+    assert len(server.requests) == MAX_REDIRECTS + 1
 
 
-def test_an_address_in_a_file_of_the_server_is_looked_at_too(server, cache):
+def test_an_address_in_metadata_is_checked_too(server, cache):
     page = server.pages[f"{API}/task/59"].content
     address = f"{server.base}{splits_path(59)}".encode()
     assert address in page
     server.fault(f"{API}/task/59", instead(page.replace(address, b"file:///etc/passwd")))
-    with pytest.raises(ValueError, match="file:///etc/passwd: .* is not asked"):
+    with pytest.raises(ValueError, match="file:///etc/passwd: .* is not requested"):
         load_task(59, cache_dir=cache)
     assert not list(cache.rglob("*.xml"))
 
 
-def test_an_endless_answer_is_cut_off(server, cache, monkeypatch):
+def test_an_answer_above_the_size_limit_is_refused(server, cache, monkeypatch):
     n_bytes = len(server.pages[parquet_path(61)].content)
     largest = max(len(page.content) for page in server.pages.values())
-    monkeypatch.setattr(_openml_web, "MOST_BYTES", largest)
+    monkeypatch.setattr(transport, "MAX_BYTES", largest)
     assert load_task(59, cache_dir=cache).n_rows == 60
-    monkeypatch.setattr(_openml_web, "MOST_BYTES", n_bytes // 2)
-    monkeypatch.setattr(_openml_web, "PIECE", 64)
+    monkeypatch.setattr(transport, "MAX_BYTES", n_bytes // 2)
+    monkeypatch.setattr(transport, "CHUNK_BYTES", 64)
     with pytest.raises(ValueError, match=f"it sends more than {n_bytes // 2:,} bytes"):
         load_task(59, cache_dir=cache.parent / "other", offline=False)
-
-
-def test_an_endless_answer_to_what_was_published_is_cut_off(running, monkeypatch):
-    monkeypatch.setattr(publishing, "MOST_BYTES", 10)
-    own = publishing.Server(f"{running.base}{API}", "key", timeout=5)
-    with pytest.raises(publishing.Refused, match="an answer of more than 10 bytes"):
-        own.send("get", f"{running.base}{API}/task/59", {})
