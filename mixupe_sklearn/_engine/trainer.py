@@ -184,7 +184,7 @@ class Prefetcher:
     criteria : list of MixupELoss
         One for each member, all of one kind; they make the draws.
     terms : Terms
-        The members' losses.
+        The terms of the members' losses.
     buffers : dict
         Memory to reuse, also in the next epoch.
     """
@@ -258,9 +258,9 @@ class Prefetcher:
             else:
                 pairs = _pairs(draws.lam, draws.partner)
             clean = None
-        penalty_weight = (
-            self._penalty_weights(index, weight, draws, n_clean) if self.has_penalty else None
-        )
+        penalty_weight = None
+        if self.has_penalty:
+            penalty_weight = self._penalty_weights(index, weight, draws, n_clean)
         columns = (X, targets, mass, clean, penalty_weight, pairs)
         for one in zip(*(_in_turn(column, n_steps) for column in columns), strict=True):
             yield StepBatch(*one)
@@ -289,11 +289,10 @@ class Prefetcher:
     def _penalty_weights(
         self, index: Tensor, weight: Tensor | None, draws: Draws, n_clean: int
     ) -> Tensor:
-        """What the penalty of each row that it sees counts beside the loss of one row."""
+        """Weight of each sample's penalty relative to the loss of one sample."""
         n_rows = index.shape[2]
-        scale = (self.terms.eta * self.terms.one_minus_lam * (n_rows / n_clean))[
-            None, :, None, None
-        ]
+        scale = self.terms.eta * self.terms.one_minus_lam * (n_rows / n_clean)
+        scale = scale[None, :, None, None]
         weight = None if weight is None else weight[..., None]
         if draws.partner is not None:
             scale = scale.expand(*index.shape[:2], n_clean, 1)
@@ -404,8 +403,8 @@ class StackedTrainer:
         # Gradients in closed form need no autograd: each call is cheaper without it.
         with torch.inference_mode(terms.penalty != "directional"):
             batches = prefetcher.batches(torch.from_numpy(np.stack(orders)), sizes)
-            moves = [None] * len(sizes) if factors is None else factors
-            steps = [self.step(batch, terms, by) for batch, by in zip(batches, moves, strict=True)]
+            pairs = zip(batches, factors or [None] * len(sizes), strict=True)
+            steps = [self.step(batch, terms, factor) for batch, factor in pairs]
             return _values(steps, np.array(sizes)[:, None], terms)
 
     def step(self, batch: StepBatch, terms: Terms, factor: float | None = None) -> Sums:
@@ -419,10 +418,8 @@ class StackedTrainer:
 
     def passes_for(self, batch: StepBatch) -> Passes:
         """Return the memory for batches of this size: the usual one, or that of the last batch."""
-        n_run, n_clean = (
-            batch.targets.shape[1],
-            0 if batch.penalty_weight is None else batch.penalty_weight.shape[1],
-        )
+        n_run = batch.targets.shape[1]
+        n_clean = 0 if batch.penalty_weight is None else batch.penalty_weight.shape[1]
         n_extra = n_clean if batch.clean is None else 0
         sizes = n_run - n_extra, n_clean, n_extra
         if sizes not in self.passes:
