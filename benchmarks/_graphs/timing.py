@@ -21,7 +21,7 @@ from benchmarks._tabular.report.formats import as_terminal
 from benchmarks._tabular.report.sheets import Cell, Column, Sheet, number
 from benchmarks._tabular.running import commit, versions_of
 from benchmarks._writing import write_text
-from mixupe_sklearn._data.skorch_datasets import make_dataset
+from mixupe_sklearn._data.batches import make_dataset
 
 FILE = "timing.json"
 PLAIN = "plain loop"

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.utils.data import Subset
 
-from mixupe_sklearn._data.skorch_datasets import make_dataset, split_weight
+from mixupe_sklearn._data.batches import make_dataset, split_weight
 from mixupe_sklearn._estimators.base import BaseMixupE
 from mixupe_sklearn._method.criterion import MixupELoss
 from mixupe_sklearn._method.forward import as_logits, encode_targets, run_stages, stages_of

@@ -40,10 +40,9 @@ from mixupe_sklearn._distributed.process_group import (
 )
 from mixupe_sklearn._distributed.sharding import Shard, sharded_loss
 from mixupe_sklearn._method.criterion import LossParts
-from mixupe_sklearn._net.callbacks import EpochHook
-from mixupe_sklearn._net.net import MixupENet, MixupENetRegressor, has_batch_norm
+from mixupe_sklearn._net.net import EpochHook, MixupENet, MixupENetRegressor, has_batch_norm
+from mixupe_sklearn._net.weight_average import PolyakAverage
 from mixupe_sklearn._runtime.seeding import new_seed
-from mixupe_sklearn.callbacks import PolyakAverage
 
 # A mixin before one of our nets: its methods call those of the net through ``super``.
 _Mixin: Any = AccelerateMixin

@@ -12,7 +12,6 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from mixupe_sklearn._estimators.base import BaseMixupE
 from mixupe_sklearn._net.build import (
-    BAR,
     HOOK,
     STOPPER,
     make_net,
@@ -65,7 +64,7 @@ def _state_of_net(net: Any, keep_training: bool) -> dict[str, Any]:
 
 def _user_callbacks(net: Any) -> list[tuple[str, Any]]:
     """The callbacks that the user added."""
-    ours = {STOPPER, BAR, HOOK, *(name for name, _ in net._default_callbacks)}
+    ours = {STOPPER, HOOK, *(name for name, _ in net._default_callbacks)}
     return [pair for pair in net.callbacks_ if pair[0] not in ours]
 
 

@@ -21,8 +21,9 @@ from mixupe_sklearn import preset
 from mixupe_sklearn._audio import files as sound_files
 from mixupe_sklearn._data import rows as _inputs
 from mixupe_sklearn._estimators import ensemble as _members
-from mixupe_sklearn._net import inference as _predicting
-from mixupe_sklearn._net.inference import forward_all
+from mixupe_sklearn._net import net as _net
+from mixupe_sklearn._net.net import forward_all
+from mixupe_sklearn._training import early_stopping as _stopping
 
 # What a prediction may change beside its answer: nothing.
 
@@ -85,9 +86,9 @@ def test_no_more_logits_are_made_at_once_than_a_chunk_may_have(n_members, monkey
         seen.append(logits.numel())
         return logits
 
-    for module in (_members, _predicting):
+    for module in (_members, _net):
         monkeypatch.setattr(module, "forward_all", forward)
-    for module in (_members, _inputs):
+    for module in (_stopping, _inputs):
         monkeypatch.setattr(module, "CHUNK", n_members * n_classes * 64)
     X = np.random.default_rng(0).normal(size=(n_rows, 4))
     params = {"n_members": n_members, "early_stopping": n_members > 1, "max_epochs": 1}

@@ -1,4 +1,4 @@
-"""Labels to targets and back: classes of any type, or several yes/no labels a row."""
+"""Targets of the estimators: classes of any type, multi-label targets, and numbers."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -8,11 +8,16 @@ from scipy import sparse
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d
 
+from mixupe_sklearn._data.rows import mean_of_rows, normalise
 from mixupe_sklearn._utils.parameter_rules import Number
+from mixupe_sklearn._utils.warnings import warn_user
+
+# Larger targets leave the range of floats when they are standardised and back.
+LARGEST = 1e300
 
 
 def unique_labels(y: Any) -> np.ndarray:
-    """Sorted labels, or one sentence where they cannot be sorted."""
+    """Return the sorted labels, or raise one sentence where they cannot be sorted."""
     try:
         return np.unique(y)
     except TypeError:
@@ -27,7 +32,7 @@ def check_missing_labels(y: Any, name: str) -> None:
 
     Examples
     --------
-    >>> check_holes(["a", None], "y")
+    >>> check_missing_labels(["a", None], "y")
     Traceback (most recent call last):
         ...
     ValueError: Got y=None at row 1, but expected a label for every sample.
@@ -38,7 +43,7 @@ def check_missing_labels(y: Any, name: str) -> None:
     if labels.dtype.kind != "O" and not (labels != labels).any():
         return
     for row, label in enumerate(labels.tolist()):
-        # Only NaN is unlike itself; pandas' NA does not say, and pandas need not be installed.
+        # NaN is the only value unlike itself. pandas' NA is not comparable, and pandas is optional.
         if label is None or type(label).__name__ == "NAType" or label != label:
             raise ValueError(
                 f"Got {name}={label} at row {row}, but expected a label for every sample."
@@ -46,9 +51,9 @@ def check_missing_labels(y: Any, name: str) -> None:
 
 
 def as_written(y: Any) -> Any:
-    """Labels of a list as objects where numpy would change them: holes and numbers beside text.
+    """Convert a list of labels to objects where numpy would change them, as in ``["a", 1]``.
 
-    Whole numbers of more than 64 bits would be rounded, and the zeros behind a text cut off.
+    numpy would also round integers of more than 64 bits, and strip trailing null characters.
 
     Examples
     --------
@@ -59,29 +64,29 @@ def as_written(y: Any) -> Any:
         return y
     try:
         is_kept = np.asarray(y).tolist() == list(y)
-    except ValueError:  # rows of different lengths: the caller refuses them
+    except ValueError:  # rows of different lengths: the caller rejects them
         return y
     return y if is_kept else np.array([*y, None], dtype=object)[:-1]
 
 
 def is_multilabel(y: Any) -> bool:
-    """Whether rows have several labels each, as a matrix of two values."""
+    """Return whether the targets are multi-label, a matrix of two values."""
     return _kind_of(y).startswith("multilabel")
 
 
 def _kind_of(y: Any) -> str:
     try:
-        with np.errstate(invalid="ignore"):  # floats beyond 64 bits are no whole numbers
+        with np.errstate(invalid="ignore"):  # floats beyond 64 bits are no integers
             return type_of_target(y)
     except TypeError:
-        unique_labels(y)  # says what is wrong with labels of mixed types
+        unique_labels(y)  # raises the sentence about labels of mixed types
         raise
 
 
 def class_factors(
     class_weight: Any, classes: np.ndarray, y: np.ndarray, weight: np.ndarray | None
 ) -> np.ndarray | None:
-    """What the rows of each class are weighted with; None for no class weights.
+    """Return the weight of each class; None without class weights.
 
     Examples
     --------
@@ -97,7 +102,7 @@ def class_factors(
     if isinstance(class_weight, str) and class_weight == "balanced":
         shares = None if weight is None else in_range(weight)
         totals = np.bincount(np.searchsorted(classes, y), weights=shares, minlength=len(classes))
-        is_there = totals > 0  # where training goes on, some of the known classes may not be
+        is_there = totals > 0  # a later call may lack some of the known classes
         return totals.sum() / (is_there.sum() * np.where(is_there, totals, totals.sum()))
     if not isinstance(class_weight, Mapping):
         raise ValueError(
@@ -106,7 +111,7 @@ def class_factors(
     labels = classes.tolist()
     unknown = [label for label in class_weight if label not in labels]
     if unknown and any(label not in class_weight for label in labels):
-        # Where all labels have a weight, more are no typing error: a fold may lack a class.
+        # If all labels have a weight, more are no typing error: a fold may lack a class.
         raise ValueError(
             f"Got class_weight for the label {unknown[0]!r}, but expected some of {labels[:20]}."
         )
@@ -120,7 +125,7 @@ def class_factors(
 def in_range(weight: np.ndarray) -> np.ndarray:
     """Divide weights by a power of two, so that sums and products of huge ones stay finite.
 
-    Only their ratios matter, and these stay what they are to the last digit.
+    Only the ratios matter, and a power of two changes them in no digit.
 
     Examples
     --------
@@ -132,7 +137,7 @@ def in_range(weight: np.ndarray) -> np.ndarray:
 
 
 class Labels(NamedTuple):
-    """What a classifier knows of its labels.
+    """The labels of a classifier.
 
     Examples
     --------
@@ -149,22 +154,22 @@ class Labels(NamedTuple):
 
     @classmethod
     def learned_from(cls, y: np.ndarray) -> "Labels":
-        """Learn the classes, or the number of labels a row, from training targets."""
+        """Learn the classes, or the number of labels per sample, from training targets."""
         if y.ndim == 1 and y.dtype == object:
-            unique_labels(y)  # scikit-learn would fail on mixed types, with a puzzle
+            unique_labels(y)  # on mixed types, scikit-learn fails with an obscure message
         with np.errstate(invalid="ignore"):
             check_classification_targets(y)
         if _kind_of(y) == "multiclass-multioutput":
             raise ValueError(
-                f"Got y of shape {y.shape} with several classes a column, but expected one column "
-                f"of labels, or a matrix of zeros and ones."
+                f"Got y of shape {y.shape} with several classes per column, but expected one "
+                f"column of labels, or a matrix of zeros and ones."
             )
         if is_multilabel(y):
             return cls(np.arange(y.shape[1]), are_several=True)
         return cls(unique_labels(column_or_1d(y, warn=True)))
 
     def encode(self, y: Any, name: str) -> np.ndarray:
-        """Class numbers, or a matrix of zeros and ones in single precision."""
+        """Return class numbers, or a matrix of zeros and ones in single precision."""
         if self.are_several:
             return self._encode_several(y, name)
         y = column_or_1d(y)
@@ -188,13 +193,13 @@ class Labels(NamedTuple):
         return targets.astype(np.float32)
 
     def decode(self, proba: np.ndarray) -> np.ndarray:
-        """The most probable class of each row, or the labels above one half."""
+        """Return the most probable class of each sample, or the labels above one half."""
         if self.are_several:
             return (proba > 0.5).astype(np.int64)
         return self.classes[proba.argmax(axis=1)]
 
     def factors(self, class_weight: Any, y: Any, weight: np.ndarray | None) -> np.ndarray | None:
-        """What ``weigh`` is to multiply rows with: a number a class, or two a label."""
+        """Return the factors of ``weigh``: one per class, or two per label."""
         if class_weight is None:
             return None
         if not self.are_several:
@@ -213,7 +218,7 @@ class Labels(NamedTuple):
     def weigh(
         self, targets: np.ndarray, weight: np.ndarray | None, factors: np.ndarray | None
     ) -> np.ndarray | None:
-        """Weights of rows, times those of their classes; of all their labels, if several."""
+        """Return the weights of samples times those of their classes, or of all their labels."""
         if factors is None:
             return weight
         if self.are_several:
@@ -225,7 +230,10 @@ class Labels(NamedTuple):
 
 
 class ClassTargets:
-    """What a classifier knows of its targets: classes, their weights, and the head they need."""
+    """Targets of a classifier: classes, their weights, and the head that they need.
+
+    ``InputValidationMixin`` and ``BaseMixupE`` call these methods, which call nothing back.
+    """
 
     class_weight: Any
     _labels: Labels
@@ -235,15 +243,15 @@ class ClassTargets:
             return np.concatenate([1 - proba, proba], axis=-1)
         return proba
 
-    def _know(self, labels: Labels) -> None:
+    def _set_labels(self, labels: Labels) -> None:
         self._labels, self.classes_ = labels, labels.classes
 
     def _announce(self, classes, y, *, is_new: bool) -> bool:
-        """Take over what ``partial_fit`` is told of the classes; whether ``y`` is to tell it."""
+        """Take the ``classes`` of ``partial_fit``; return whether to learn them from ``y``."""
         if isinstance(self.class_weight, str):
             raise ValueError(
                 f"Got class_weight={self.class_weight!r} with partial_fit, which does not see all "
-                f"rows, but expected a dict or None."
+                f"samples, but expected a dict or None."
             )
         check_missing_labels(y, "y")
         are_several = is_multilabel(y)
@@ -252,7 +260,7 @@ class ClassTargets:
         if classes is not None:
             classes = unique_labels(column_or_1d(as_written(classes)))
             if is_new and not are_several:
-                self._know(Labels(classes))
+                self._set_labels(Labels(classes))
             elif not is_new and not np.array_equal(classes, self.classes_):
                 raise ValueError(
                     f"Got classes={classes.tolist()}, but expected those of the first call, "
@@ -260,16 +268,13 @@ class ClassTargets:
                 )
         return is_new and are_several
 
-    def _validate_targets(self, X, y, name):
-        return super()._validate_targets(X, as_written(y), name)  # type: ignore[misc]
-
-    def _check_targets(self, y, name: str) -> None:
-        if y.dtype.kind in "OmM":
-            check_missing_labels(y, name)
-        super()._check_targets(y, name)  # type: ignore[misc]
-
     def _learn_targets(self, y, weight) -> None:
-        self._know(Labels.learned_from(y))
+        self._set_labels(Labels.learned_from(y))
+        if len(self.classes_) == 1 and not self._labels.are_several:
+            warn_user(
+                f"Got y with the single class {self.classes_.tolist()[0]!r}, but expected two or "
+                f"more: the model always predicts it."
+            )
 
     def _learn_weights(self, y, weight) -> None:
         self._class_factors = self._labels.factors(self.class_weight, y, weight)
@@ -289,3 +294,53 @@ class ClassTargets:
 
     def _strata(self, targets):
         return None if self._labels.are_several else targets
+
+
+class NumericTargets:
+    """Targets of a regressor: numbers, standardised for the network.
+
+    ``InputValidationMixin`` and ``BaseMixupE`` call these methods, which call nothing back.
+    """
+
+    y_mean_: np.ndarray
+    y_scale_: np.ndarray
+
+    def _in_units(self, standardised) -> np.ndarray:
+        return standardised * self.y_scale_ + self.y_mean_
+
+    def _learn_targets(self, y, weight) -> None:
+        self._y_is_flat = y.ndim == 1 or y.shape[1] == 1
+        if self._y_is_flat:
+            y = column_or_1d(y, warn=True)
+        columns, weight = _columns(y), normalise(weight)
+        # Relative to the largest: squares of huge or tiny numbers leave the range of a float.
+        unit = np.abs(columns).max(axis=0)
+        unit = np.where(unit > 0, unit, 1.0)
+        mean = mean_of_rows(columns / unit, weight)
+        scale = np.sqrt(mean_of_rows((columns / unit - mean) ** 2, weight))
+        self.y_mean_, y_scale = mean * unit, np.where(scale > 0, scale, 1.0) * unit
+        self.y_scale_ = np.where(y_scale > 0, y_scale, np.finfo(np.float64).tiny)
+
+    def _encode(self, y, weight, name):
+        columns = _columns(y)
+        if columns.shape[1] != self._n_outputs():
+            raise ValueError(
+                f"Got {name} with {columns.shape[1]} columns, but expected {self._n_outputs()}."
+            )
+        largest = np.abs(columns).max(initial=0.0)
+        if largest > LARGEST:
+            raise ValueError(
+                f"Got {name} with a number of size {largest:.3g}, but expected at most "
+                f"{LARGEST:g}: divide the targets."
+            )
+        return (columns - self.y_mean_) / self.y_scale_, weight
+
+    def _n_outputs(self) -> int:
+        return len(self.y_mean_)
+
+    def _head_for(self, n_outputs):
+        return "squared" if n_outputs == self._n_outputs() else None
+
+
+def _columns(y: Any) -> np.ndarray:
+    return np.asarray(y, dtype=np.float64).reshape(y.shape[0], -1)

@@ -11,12 +11,11 @@ import torch
 from sklearn.base import clone
 from skorch.callbacks import LRScheduler
 
-from mixupe_sklearn._net.recipe import narrow
 from mixupe_sklearn.adapters.image import MixupEImageClassifier
 from mixupe_sklearn.adapters.speech import MixupESpeechClassifier
 from mixupe_sklearn.callbacks import PolyakAverage, WarmupCosine
 from mixupe_sklearn.modules import NAMED
-from mixupe_sklearn.recipes import RECIPES, recipe, recipes_table
+from mixupe_sklearn.recipes import RECIPES, narrow, recipe, recipes_table
 
 NAMES = sorted(RECIPES)
 SMALL = ("preactresnet50", "preactresnet101", "wideresnet28-10")
