@@ -130,9 +130,9 @@ def run_all(options: argparse.Namespace, path: pathlib.Path, command: str) -> En
     items, plan = items_of(options), plan_of(options)
     with RowsFile(path) as file:
         note_command(path.parent, command)
-        how = {"n_jobs": options.jobs, "scheduler": options.scheduler}
         try:
-            return Ending(not_run=run(items, plan, file, **how, is_shown=not options.quiet))
+            not_run = run(items, plan, file, n_jobs=options.jobs, is_shown=not options.quiet)
+            return Ending(not_run=not_run)
         except KeyboardInterrupt:
             return Ending(130, reason=INTERRUPTED)
         except LostWorkersError as error:

@@ -93,7 +93,6 @@ def _add_protocol(group: argparse._ArgumentGroup) -> None:
 
 def _add_running(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--jobs", type=positive, default=2, help="processes, one thread each (2)")
-    group.add_argument("--scheduler", metavar="ADDRESS", help="run on this Dask cluster instead")
     group.add_argument(
         "--output",
         type=pathlib.Path,

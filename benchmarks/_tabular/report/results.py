@@ -14,7 +14,7 @@ import pandas as pd
 from benchmarks._tabular.escaping import printable
 from benchmarks._tabular.protocol import configs_of
 from benchmarks._tabular.report import paper
-from benchmarks._tabular.rows import AS_TEXT, COLUMNS, KEY
+from benchmarks._tabular.rows import COLUMNS, FITS, KEY
 
 METRICS = ["valid_error", "test_error", "valid_log_loss", "test_log_loss"]
 METRICS += ["test_balanced_accuracy", "test_ece", "fit_seconds", "predict_seconds"]
@@ -80,7 +80,7 @@ def clean(rows: pd.DataFrame) -> pd.DataFrame:
     fits = pd.DataFrame(
         {
             name: [one_line(text) for text in rows[name]]
-            if name in AS_TEXT
+            if name in FITS.texts
             else _numbers(rows[name])
             for name in COLUMNS
         }
