@@ -3,12 +3,14 @@
 import numpy as np
 import pandas as pd
 
-from benchmarks._tabular.rows import RowsFile
-from benchmarks._tabular.running import Item, Plan, run
+from benchmarks._harness.results_file import ResultsFile
+from benchmarks._harness.runner import Item, run
+from benchmarks._tabular.fits import TabularPlan
+from benchmarks._tabular.protocol import FITS
 from mixupe_sklearn.datasets import Table
 
 # Enough epochs that a run of two processes lasts some seconds.
-PLAN = Plan(
+PLAN = TabularPlan(
     ("erm", "mixup", "mixupe"),
     grid="reduced",
     n_seeds=4,
@@ -33,5 +35,5 @@ def two_tables():
 def main(path, n_jobs):
     """Run all fits into a file."""
     items = [Item(table.name, lambda table=table: table) for table in two_tables()]
-    with RowsFile(path) as file:
+    with ResultsFile(path, FITS) as file:
         run(items, PLAN, file, n_jobs=n_jobs, is_shown=False)

@@ -304,3 +304,28 @@ def read_json_results(path: pathlib.Path) -> Results:
             f"--fresh measures again."
         )
     return results
+
+
+def as_json(value: Any) -> str:
+    """Return JSON in one line, equal for equal values; a sequence is a list, a class its name.
+
+    Examples
+    --------
+    >>> as_json({"b": (1, 2), "a": None})
+    '{"a": null, "b": [1, 2]}'
+    """
+    return json.dumps(value, sort_keys=True, default=_name_of)
+
+
+def _name_of(value: Any) -> str:
+    return getattr(value, "__name__", repr(value))
+
+
+def rounded(value: float, digits: int = 6) -> float:
+    """Round to some significant digits, so that rows stay small."""
+    return float(f"{value:.{digits}g}")
+
+
+def one_line(error: BaseException) -> str:
+    """Return an error as a row records it."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:500]

@@ -8,7 +8,7 @@ from tabular_rows import make_rows
 from benchmarks._tabular.report import make_report
 
 SIZES = {"wide": (1400, 1000), "narrow": (400, 800)}
-LONG = "a_data_set_whose_name_is_one_long_word_without_any_blank"
+LONG = "a_dataset_whose_name_is_one_long_word_without_any_blank"
 # The contrast that WCAG 2 asks of text (level AA).
 MIN_CONTRAST = 4.5
 

@@ -10,10 +10,10 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
-from openml_desk import KEY, Desk, refold
 
 from benchmarks import tabular
-from benchmarks._tabular.rows import RowsFile, read_rows
+from benchmarks._harness.results_file import ResultsFile, read_rows
+from benchmarks._tabular.protocol import FITS
 from mixupe_sklearn import MixupEClassifier, preset
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -49,7 +49,7 @@ def test_a_csv_with_text_and_holes_gives_a_full_report(csv_file, tmp_path, capsy
     status = run_command("--csv", csv_file, "--target", "label", "--output", out, *QUICK)
     printed = capsys.readouterr().out
     assert status == 0
-    rows = read_rows(out / "rows.csv")
+    rows = read_rows(out / "rows.csv", FITS)
     assert (rows["error"] == "").all()
     assert rows.groupby("method").size().to_dict() == {"erm": 2, "mixup": 8, "mixupe": 24}
     assert rows["dataset"].unique().tolist() == ["my table"]
@@ -60,24 +60,41 @@ def test_a_csv_with_text_and_holes_gives_a_full_report(csv_file, tmp_path, capsy
         assert "my table" in (out / name).read_text()
 
 
-def test_methods_peers_and_the_default_grid(tmp_path, capsys):
+def test_a_csv_may_have_a_name(csv_file, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    given = ["--csv", csv_file, "--target", "label", "--name", "shoes/2024", *QUICK]
+    assert run_command(*given, "--methods", "erm") == 0
+    (path,) = tmp_path.rglob("rows.csv")
+    assert path.parent == tmp_path / "build" / "tabular" / "csv-shoes-2024"
+    assert read_rows(path, FITS)["dataset"].unique().tolist() == ["shoes/2024"]
+    assert "shoes/2024" in capsys.readouterr().out
+
+
+def test_methods_baselines_and_the_default_grid(tmp_path, capsys):
     out = tmp_path / "out"
     arguments = ["--names", "iris", "--grid", "default", "--seeds", "2", "--epochs", "1"]
-    arguments += ["--methods", "mixupe", "manifold-mixup", "--peers", "logistic", "random-forest"]
+    arguments += [
+        "--methods",
+        "mixupe",
+        "manifold-mixup",
+        "--baselines",
+        "logistic",
+        "random-forest",
+    ]
     assert run_command(*arguments, "--jobs", "1", "--quiet", "--output", out) == 0
-    rows = read_rows(out / "rows.csv")
+    rows = read_rows(out / "rows.csv", FITS)
     assert (rows["error"] == "").all()
     assert set(rows["method"]) == {"mixupe", "manifold-mixup", "logistic", "random-forest"}
     assert rows[rows["method"] == "mixupe"]["eta"].unique() == [preset("paper")["eta"]]
     assert len(rows) == 8
 
 
-def test_our_defaults_and_peers_run_without_the_papers_methods(tmp_path, capsys, monkeypatch):
+def test_our_defaults_and_baselines_run_without_the_papers_methods(tmp_path, capsys, monkeypatch):
     few = ["--names", "iris", "--seeds", "1", "--epochs", "1", "--jobs", "1", "--quiet"]
     few += ["--output", tmp_path]
-    assert run_command(*few, "--methods", "--peers", "logistic") == 0
+    assert run_command(*few, "--methods", "--baselines", "logistic") == 0
     assert run_command(*few, "--methods", "mixupe-default") == 0
-    rows = read_rows(tmp_path / "rows.csv")
+    rows = read_rows(tmp_path / "rows.csv", FITS)
     assert rows["method"].tolist() == ["logistic", "mixupe-default"]
     assert (rows["error"] == "").all()
     # Under other defaults it is another fit, and the report tells of the newest.
@@ -87,7 +104,7 @@ def test_our_defaults_and_peers_run_without_the_papers_methods(tmp_path, capsys,
     assert "Note:" not in capsys.readouterr().err
     assert run_command(*few, "--methods", "mixupe-default") == 0
     assert "Note: 1 rows of" in capsys.readouterr().err
-    assert len(read_rows(tmp_path / "rows.csv")) == 3
+    assert len(read_rows(tmp_path / "rows.csv", FITS)) == 3
     assert r'"max\_epochs": 3,' in (tmp_path / "report.md").read_text()
 
 
@@ -109,25 +126,20 @@ def test_the_report_can_be_made_again_and_names_the_command_that_made_the_rows(t
     [
         (["--names", "irish"], "Got name='irish', but expected one of iris, wine"),
         (["--tasks", "59"], "Got --tasks, but expected it with --source openml only."),
-        (["--publish"], "Got --publish, but expected it with --source openml only."),
         (["--csv", "x.csv"], "but expected both: --csv FILE --target COLUMN."),
         (["--target", "label"], "but expected both: --csv FILE --target COLUMN."),
         (["--csv", "x.csv", "--target", "y", "--names", "iris"], "Got --names"),
         (["--csv", "x.csv", "--target", "y"], "x.csv"),
         (["--source", "openml", "--csv", "x", "--target", "y"], "expected one of them"),
         (["--splits", "task"], "Got --splits task, but expected it with --source openml only."),
-        (["--source", "openml", "--server", "http://127.0.0.1"], "Got --server, but expected"),
-        (["--source", "openml", "--publish", "--offline"], "Got --offline and --publish"),
-        (["--source", "openml", "--publish"], "Got no API key"),
+        (["--name", "wine"], "Got --name, but expected it with --csv only."),
         (["--report-only"], "but found no"),
-        (["--peers", "xgbost"], "xgbost"),
-        (["--methods"], "Got --methods without names, but expected some, or --peers."),
-        (["--scheduler", "tcp://127.0.0.1:9", "--names", "iris"], "tcp://127.0.0.1:9"),
+        (["--baselines", "xgbost"], "xgbost"),
+        (["--methods"], "Got --methods without names, but expected some, or --baselines."),
         (["--source", "openml", "--tasks", "59", "--offline", "--cache-dir", "."], "task_id=59"),
     ],
 )
-def test_a_mistake_gets_one_sentence(arguments, sentence, tmp_path, capsys, monkeypatch):
-    monkeypatch.delenv("OPENML_API_KEY", raising=False)
+def test_a_mistake_gets_one_sentence(arguments, sentence, tmp_path, capsys):
     assert run_command(*arguments, "--quiet", "--output", tmp_path / "out") == 2
     told = capsys.readouterr().err.strip().splitlines()
     assert len(told) == 1
@@ -144,7 +156,7 @@ def test_a_wrong_value_is_told_by_the_parser(arguments, capsys):
 
 
 def test_a_second_run_in_the_same_folder_is_refused(tmp_path, capsys):
-    with RowsFile(tmp_path / "rows.csv"):
+    with ResultsFile(tmp_path / "rows.csv", FITS):
         assert run_command("--names", "iris", "--output", tmp_path, *QUICK) == 2
     assert "another run is writing" in capsys.readouterr().err
 
@@ -153,9 +165,9 @@ def test_figures_of_other_protocols_are_not_mixed(tmp_path, capsys):
     """More epochs for one method, or other rows under the same name, would win unfairly."""
     quick = ["--names", "iris", "--output", tmp_path, "--seeds", "2", "--jobs", "1", "--quiet"]
     quick += ["--grid", "reduced"]
-    run_command(*quick, "--epochs", "1", "--peers", "mlp-sklearn")
+    run_command(*quick, "--epochs", "1", "--baselines", "mlp-sklearn")
     first = capsys.readouterr().out
-    run_command(*quick, "--epochs", "4", "--methods", "mixupe", "--peers", "mlp-sklearn")
+    run_command(*quick, "--epochs", "4", "--methods", "mixupe", "--baselines", "mlp-sklearn")
     assert "rows of other splits, numbers of epochs or contents" in capsys.readouterr().err
     run_command("--output", tmp_path, "--report-only", "--epochs", "1")
     assert capsys.readouterr().out == first
@@ -185,7 +197,7 @@ def test_ctrl_c_outside_of_a_run_is_told_in_one_sentence(tmp_path, capsys, monke
     monkeypatch.setattr(tabular, "make_report", interrupt)
     assert run_command("--names", "iris", "--output", tmp_path, *QUICK) == 130
     assert capsys.readouterr().err.strip() == tabular.INTERRUPTED
-    assert len(read_rows(tmp_path / "rows.csv")) == 34
+    assert len(read_rows(tmp_path / "rows.csv", FITS)) == 34
 
 
 @pytest.mark.parametrize("n_jobs", ["1", "2"])
@@ -212,7 +224,7 @@ def test_ctrl_c_ends_with_a_summary_and_the_run_goes_on_later(tmp_path, n_jobs):
     assert "iris" in printed
     assert tabular.INTERRUPTED in told
     assert "Traceback" not in told + printed
-    assert 0 < len(read_rows(rows)) < 68
+    assert 0 < len(read_rows(rows, FITS)) < 68
     assert run_command(*arguments, "--jobs", "1", "--quiet") == 0
     assert rows.read_bytes().count(b"\n") == 69
 
@@ -221,13 +233,13 @@ def test_tasks_and_suites_of_a_server_are_run(server, cache, tmp_path, capsys):
     """The whole way: from a real server on this machine, through the cache, to the report."""
     where = ["--source", "openml", "--cache-dir", cache, "--output", tmp_path / "out"]
     assert run_command(*where, "--suite", "99", "--methods", "erm", *QUICK) == 0
-    suite = read_rows(tmp_path / "out" / "rows.csv")
+    suite = read_rows(tmp_path / "out" / "rows.csv", FITS)
     assert suite["task_id"].nunique() > 1
     assert (suite["error"] == "").all()
     n_requests = sum(server.counts.values())
     assert run_command(*where, "--tasks", "59", "--splits", "task", "--offline", *QUICK) == 0
     assert sum(server.counts.values()) == n_requests
-    rows = read_rows(tmp_path / "out" / "rows.csv")
+    rows = read_rows(tmp_path / "out" / "rows.csv", FITS)
     assert rows["splits"].unique().tolist() == ["holdout", "task 59"]
     assert "report.html" in capsys.readouterr().out
 
@@ -237,16 +249,3 @@ def test_an_unknown_task_ends_before_anything_is_run(server, cache, tmp_path, ca
     assert run_command(*where, "--tasks", "59", "123456", *QUICK) == 2
     assert "task_id=123456" in capsys.readouterr().err
     assert not (tmp_path / "out" / "rows.csv").exists()
-
-
-def test_what_was_chosen_is_published(server, cache, tmp_path, capsys, monkeypatch):
-    desk = Desk(server)
-    refold(server, 59, 1, 2)
-    monkeypatch.setenv("OPENML_API_KEY", KEY)
-    command = ["--source", "openml", "--cache-dir", cache, "--output", tmp_path / "out", *QUICK]
-    command += ["--tasks", "59", "--methods", "erm", "mixup", "--publish", "--server", server.url]
-    assert run_command(*command) == 0
-    assert len(desk.runs) == 2
-    assert KEY not in "".join(capsys.readouterr())
-    assert run_command(*command) == 0
-    assert len(desk.runs) == 2

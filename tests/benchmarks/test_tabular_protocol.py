@@ -15,9 +15,14 @@ import pytest
 import tabular_programs as programs
 from sklearn.metrics import log_loss
 
-from benchmarks._tabular.fits import estimator_of, few_rows_allowed, prepare, run_job
-from benchmarks._tabular.own import OWN, settings_of
+from benchmarks._harness.environment import versions_of
+from benchmarks._harness.results_file import ResultsFile, read_rows
+from benchmarks._harness.runner import Item, LostWorkersError, run
+from benchmarks._tabular.fits import TabularPlan, estimator_of, few_rows_allowed, prepare, run_job
+from benchmarks._tabular.methods import OWN, settings_of
 from benchmarks._tabular.protocol import (
+    FITS,
+    KEY,
     METHODS,
     TRAINING,
     Config,
@@ -27,9 +32,6 @@ from benchmarks._tabular.protocol import (
     params_text,
     splits_of,
 )
-from benchmarks._tabular.rows import KEY, RowsFile, key_of, read_rows
-from benchmarks._tabular.running import Item, Plan, run, versions_of
-from benchmarks._tabular.workers import LostWorkersError
 from mixupe_sklearn import MixupEClassifier, make_mixupe_pipeline, preset
 from mixupe_sklearn.datasets import Table, load_embedded
 
@@ -48,10 +50,10 @@ def table_with(y, **columns):
 
 def sorted_rows(path):
     """Rows without what differs between any two runs, in an order of their own."""
-    return read_rows(path).drop(columns=TIMES).sort_values(list(KEY), ignore_index=True)
+    return read_rows(path, FITS).drop(columns=TIMES).sort_values(list(KEY), ignore_index=True)
 
 
-def test_the_paper_grid_has_275_fits_a_data_set():
+def test_the_paper_grid_has_275_fits_a_dataset():
     table = load_embedded("iris")
     jobs = jobs_of(table, splits_of(table, "holdout", 5), ("erm", "mixup", "mixupe"), "paper", {})
     assert sum(len(job.configs) for job in jobs) == 275
@@ -105,12 +107,12 @@ def test_task_splits_are_the_tasks_own():
         assert len(split.valid) == 20
 
 
-def test_two_tasks_of_one_data_set_do_not_share_rows():
+def test_two_tasks_of_one_dataset_do_not_share_rows():
     iris = load_embedded("iris")
     folds = [(np.arange(50, 150), np.arange(50))]
     tables = [Table("iris", iris.X, iris.y, "openml", task_id=n, folds=folds) for n in (59, 289)]
     keys = {
-        key_of(job.identity(job.configs[0]))
+        FITS.key_of(job.identity(job.configs[0]))
         for table in tables
         for job in jobs_of(table, splits_of(table, "task", 1), ["erm"], "paper", {})
     }
@@ -239,15 +241,15 @@ def test_a_class_that_only_test_rows_have_counts_as_an_error():
     assert np.isfinite(row["test_log_loss"])
 
 
-def test_the_versions_of_a_peers_library_are_noted():
+def test_the_versions_of_a_baselines_library_are_noted():
     assert "lightgbm 4" in versions_of(["lightgbm"])
     assert "lightgbm" not in versions_of(["mixupe"])
 
 
-def run_all(path, n_jobs, tables=None, plan=programs.PLAN, **options):
+def run_all(path, n_jobs, tables=None, plan=programs.PLAN):
     items = [Item(t.name, lambda t=t: t) for t in tables or programs.two_tables()]
-    with RowsFile(path) as file:
-        return run(items, plan, file, n_jobs=n_jobs, is_shown=False, **options)
+    with ResultsFile(path, FITS) as file:
+        return run(items, plan, file, n_jobs=n_jobs, is_shown=False)
 
 
 @pytest.fixture(scope="module")
@@ -309,7 +311,7 @@ def test_rows_do_not_depend_on_the_number_of_processes(tmp_path, undisturbed):
 
 
 def test_a_finished_run_has_nothing_left_to_do(tmp_path):
-    plan = Plan(("erm", "logistic"), n_seeds=1, training=QUICK)
+    plan = TabularPlan(("erm", "logistic"), n_seeds=1, training=QUICK)
     tables = [load_embedded("iris")]
     run_all(tmp_path / "rows.csv", 1, tables, plan)
     before = (tmp_path / "rows.csv").read_bytes()
@@ -318,41 +320,41 @@ def test_a_finished_run_has_nothing_left_to_do(tmp_path):
 
 
 def test_other_rows_under_the_same_name_are_another_table(tmp_path):
-    plan = Plan(("erm",), n_seeds=1, training=QUICK)
+    plan = TabularPlan(("erm",), n_seeds=1, training=QUICK)
     table = load_embedded("iris")
     run_all(tmp_path / "rows.csv", 1, [table], plan)
     run_all(tmp_path / "rows.csv", 1, [Table("iris", table.X * 2, table.y, "csv")], plan)
-    assert read_rows(tmp_path / "rows.csv")["data"].nunique() == 2
+    assert read_rows(tmp_path / "rows.csv", FITS)["data"].nunique() == 2
 
 
 def test_failed_fits_are_run_again_only_on_request(tmp_path):
     bad = table_with(np.repeat(["a", "b"], 20), b=np.full(40, np.inf))
-    plan = Plan(("erm",), n_seeds=1, training=QUICK)
+    plan = TabularPlan(("erm",), n_seeds=1, training=QUICK)
     path = tmp_path / "rows.csv"
     for _ in range(2):
         run_all(path, 1, [bad], plan)
     assert n_lines(path) == 2
-    run_all(path, 1, [bad], Plan(("erm",), n_seeds=1, training=QUICK, retry_failed=True))
+    run_all(path, 1, [bad], TabularPlan(("erm",), n_seeds=1, training=QUICK, retry_failed=True))
     assert n_lines(path) == 3
-    assert len(read_rows(path)) == 1
+    assert len(read_rows(path, FITS)) == 1
 
 
-def test_a_data_set_that_cannot_be_loaded_is_told_or_stops_the_run(tmp_path):
+def test_a_dataset_that_cannot_be_loaded_is_told_or_stops_the_run(tmp_path):
     def load():
         raise OSError("no network")
 
-    plan = Plan(("erm",), n_seeds=1, training=QUICK)
+    plan = TabularPlan(("erm",), n_seeds=1, training=QUICK)
     iris = Item("iris", lambda: load_embedded("iris"))
-    with RowsFile(tmp_path / "rows.csv") as file:
+    with ResultsFile(tmp_path / "rows.csv", FITS) as file:
         with pytest.raises(OSError, match="no network"):
             run([iris, Item("far", load)], plan, file, is_shown=False)
         assert n_lines(file.path) == 0
         not_run = run([iris, Item("far", load, is_required=False)], plan, file, is_shown=False)
     assert not_run == {"far": "no network"}
-    assert len(read_rows(tmp_path / "rows.csv")) == 1
+    assert len(read_rows(tmp_path / "rows.csv", FITS)) == 1
 
 
-def test_a_data_set_that_is_gone_at_the_second_look_does_not_stop_the_others(tmp_path):
+def test_a_dataset_that_is_gone_at_the_second_look_does_not_stop_the_others(tmp_path):
     looks = []
 
     def load():
@@ -361,15 +363,15 @@ def test_a_data_set_that_is_gone_at_the_second_look_does_not_stop_the_others(tmp
             raise OSError("gone")
         return load_embedded("wine")
 
-    plan = Plan(("erm",), n_seeds=1, training=QUICK)
+    plan = TabularPlan(("erm",), n_seeds=1, training=QUICK)
     items = [Item("wine", load), Item("iris", lambda: load_embedded("iris"))]
-    with RowsFile(tmp_path / "rows.csv") as file:
+    with ResultsFile(tmp_path / "rows.csv", FITS) as file:
         assert run(items, plan, file, is_shown=False) == {"wine": "gone"}
-    assert read_rows(tmp_path / "rows.csv")["dataset"].tolist() == ["iris"]
+    assert read_rows(tmp_path / "rows.csv", FITS)["dataset"].tolist() == ["iris"]
 
 
-def test_a_data_set_that_is_asked_for_twice_is_run_once(tmp_path):
-    plan = Plan(("erm",), n_seeds=2, training=QUICK)
+def test_a_dataset_that_is_asked_for_twice_is_run_once(tmp_path):
+    plan = TabularPlan(("erm",), n_seeds=2, training=QUICK)
     run_all(tmp_path / "rows.csv", 1, [load_embedded("iris"), load_embedded("iris")], plan)
     assert n_lines(tmp_path / "rows.csv") == 3
 
@@ -407,8 +409,8 @@ def test_a_worker_that_is_killed_is_told_in_one_sentence(tmp_path):
     killer = threading.Thread(target=kill_one)
     killer.start()
     with (
-        RowsFile(path) as file,
-        pytest.raises(LostWorkersError, match="fewer --jobs.* the same command goes on"),
+        ResultsFile(path, FITS) as file,
+        pytest.raises(LostWorkersError, match="fewer --jobs.* the same command resumes"),
     ):
         run(items, programs.PLAN, file, n_jobs=2, is_shown=False)
     killer.join()
@@ -420,38 +422,3 @@ def wait_until(is_so, seconds=300):
     while not is_so():
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.05)
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    from distributed import LocalCluster
-
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
-    ) as cluster:
-        yield cluster
-
-
-def test_a_dask_cluster_gives_the_same_rows(tmp_path, cluster, undisturbed):
-    tables = [next(iter(programs.two_tables()))]
-    run_all(tmp_path / "rows.csv", 1, tables, scheduler=cluster.scheduler_address)
-    alone = undisturbed[undisturbed["dataset"] == "numbers"].reset_index(drop=True)
-    pd.testing.assert_frame_equal(sorted_rows(tmp_path / "rows.csv"), alone)
-
-
-def test_a_cluster_that_is_lost_writes_no_false_rows(tmp_path, cluster):
-    """With one core joblib would have run the jobs here, and noted its own errors as fits."""
-    path = tmp_path / "rows.csv"
-    cluster.scale(1)
-    wait_until(lambda: len(cluster.scheduler.workers) == 1)
-
-    def close():
-        wait_until(lambda: n_lines(path) > 1)
-        cluster.close()
-
-    closer = threading.Thread(target=close)
-    closer.start()
-    with pytest.raises(LostWorkersError, match="the same command goes on"):
-        run_all(path, 1, scheduler=cluster.scheduler_address)
-    closer.join()
-    assert (read_rows(path)["error"] == "").all()

@@ -188,7 +188,7 @@ def test_data_of_the_paper_are_known_by_more_than_their_name(source, name, data_
     assert chosen["in_paper"].tolist() == [expected]
 
 
-def test_every_data_set_of_the_paper_has_its_number():
+def test_every_dataset_of_the_paper_has_its_number():
     assert list(paper.DATA_IDS) == list(paper.FIGURES) == list(PAPER_TASKS)
     assert paper.DATA_IDS["abalone"] == PAPER_TASKS["abalone"].number
 
@@ -201,7 +201,7 @@ def test_of_equal_keys_the_last_row_counts():
     assert choose(frame(good, make_row(test_error=6.0)))["test_error"].tolist() == [6.0]
 
 
-def test_data_sets_of_one_name_stay_apart():
+def test_datasets_of_one_name_stay_apart():
     other = {"data": "another", "source": "embedded", "test_error": 2.0}
     rows = frame(make_row(), make_row(**other), make_row(splits="task"))
     assert choose(rows)["set"].tolist() == [
@@ -292,10 +292,10 @@ def test_too_little_to_rank_is_said_in_a_sentence(n_sets, n_methods):
         np.random.default_rng(0).uniform(size=(n_sets, n_methods)),
         columns=["erm", "mixup", "mixupe"][:n_methods],
     )
-    assert compare_ranks(errors).startswith("Ranks are left out: they need three methods")
+    assert compare_ranks(errors).startswith("There are no ranks: they need three methods")
 
 
-def test_a_method_on_few_data_sets_does_not_keep_the_others_from_being_ranked():
+def test_a_method_on_few_datasets_does_not_keep_the_others_from_being_ranked():
     errors = pd.DataFrame(
         np.random.default_rng(0).uniform(size=(6, 4)),
         columns=["erm", "mixup", "mixupe", "logistic"],
@@ -305,7 +305,7 @@ def test_a_method_on_few_data_sets_does_not_keep_the_others_from_being_ranked():
     assert (test.n_sets, test.left_out) == (6, ("logistic",))
 
 
-def test_a_peer_on_few_data_sets_takes_none_from_the_papers_methods():
+def test_a_baseline_on_few_datasets_takes_none_from_the_papers_methods():
     errors = pd.DataFrame(
         np.random.default_rng(0).uniform(size=(9, 4)),
         columns=["erm", "mixup", "mixupe", "logistic"],
@@ -324,5 +324,5 @@ def test_a_peer_on_few_data_sets_takes_none_from_the_papers_methods():
 def test_equal_errors_have_no_ranks():
     assert (
         compare_ranks(pd.DataFrame(np.ones((6, 3)), columns=list("abc")))
-        == "Ranks are left out: all methods have the same errors."
+        == "There are no ranks: all methods have the same errors."
     )

@@ -4,7 +4,6 @@ import openml
 import pytest
 from openml_server import API, Answer, instead, parquet_path, splits_path
 
-from benchmarks._tabular.publish import server as publishing
 from mixupe_sklearn.datasets._openml import web as _openml_web
 from mixupe_sklearn.datasets._openml.web import MOST_REDIRECTS, is_loopback, may_ask
 from mixupe_sklearn.datasets.openml import load_task
@@ -97,10 +96,3 @@ def test_an_endless_answer_is_cut_off(server, cache, monkeypatch):
     monkeypatch.setattr(_openml_web, "PIECE", 64)
     with pytest.raises(ValueError, match=f"it sends more than {n_bytes // 2:,} bytes"):
         load_task(59, cache_dir=cache.parent / "other", offline=False)
-
-
-def test_an_endless_answer_to_what_was_published_is_cut_off(running, monkeypatch):
-    monkeypatch.setattr(publishing, "MOST_BYTES", 10)
-    own = publishing.Server(f"{running.base}{API}", "key", timeout=5)
-    with pytest.raises(publishing.Refused, match="an answer of more than 10 bytes"):
-        own.send("get", f"{running.base}{API}/task/59", {})

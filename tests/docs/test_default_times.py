@@ -11,7 +11,7 @@ ROOT = pathlib.Path(mixupe_sklearn.__file__).parents[1]
 
 def test_the_times_of_the_page_are_those_of_the_committed_rows():
     page = (ROOT / "docs" / "tables.md").read_text()
-    rows = pd.read_csv(ROOT / "benchmarks" / "results" / "peers" / "times.csv")
+    rows = pd.read_csv(ROOT / "benchmarks" / "results" / "baselines" / "times.csv")
     seconds = rows.pivot_table(index="dataset", columns="method", values="fit_seconds")
     ours, boosting = seconds["mixupe-default"], seconds["hist-gradient-boosting"]
     shares = pd.DataFrame({"realmlp": ours / seconds["realmlp"], "boosting": ours / boosting})

@@ -145,13 +145,13 @@ def test_no_table_or_figure_of_the_paper_is_missing():
 
 
 # What a page says, the file that has the figures, and how the line there begins.
-PEERS, TABULAR = (f"benchmarks/results/{name}/report.md" for name in ("peers", "tabular"))
+BASELINES, TABULAR = (f"benchmarks/results/{name}/report.md" for name in ("baselines", "tabular"))
 QUOTED = [
-    ("choosing", "32.31 % errors on arrhythmia", PEERS, "| arrhythmia |"),
-    ("choosing", "CatBoost with its defaults 24.62 %", PEERS, "| arrhythmia |"),
-    ("choosing", "18.80 % against 16.40 % of histogram boosting", PEERS, "| mfeat-fourier |"),
-    ("choosing", "average rank 2.35", PEERS, "| RealMLP | 2."),
-    ("choosing", "against 2.42", PEERS, "| MixupEClassifier() | 2."),
+    ("choosing", "32.31 % errors on arrhythmia", BASELINES, "| arrhythmia |"),
+    ("choosing", "CatBoost with its defaults 24.62 %", BASELINES, "| arrhythmia |"),
+    ("choosing", "18.80 % against 16.40 % of histogram boosting", BASELINES, "| mfeat-fourier |"),
+    ("choosing", "average rank 2.35", BASELINES, "| RealMLP | 2."),
+    ("choosing", "against 2.42", BASELINES, "| MixupEClassifier() | 2."),
     ("choosing", "an error of 18.17 % and a log loss of 0.4709", "docs/tables.md", "| default |"),
     ("choosing", "it is 18.39 % and 0.4729", "docs/tables.md", "| without penalty |"),
     ("choosing", "mixing 18.33 % and 0.4783", "docs/tables.md", "| without mixing |"),
@@ -163,7 +163,7 @@ QUOTED = [
     ("choosing", "in small studies | 7.80 |", "docs/speed.md", "| MixupE, directional penalty /"),
     ("choosing", "310", "docs/speed.md", "| MixupEClassifier, method=erm |"),
     ("choosing", "328 microseconds", "docs/speed.md", "| MixupEClassifier, method=mixup |"),
-    ("migrating", "15.62 % there and 14.45 % here", PEERS, "| MLPClassifier() | 14."),
+    ("migrating", "15.62 % there and 14.45 % here", BASELINES, "| MLPClassifier() | 14."),
     (
         "faq",
         "1.08 times a float32 table of 389 MiB",

@@ -7,9 +7,10 @@ import tomllib
 import pytest
 
 import mixupe_sklearn
+from benchmarks._harness.results_file import read_rows
+from benchmarks._tabular.protocol import FITS
 from benchmarks._tabular.report.results import choose, count_at_or_below, error_table
 from benchmarks._tabular.report.statistics import compare_ranks
-from benchmarks._tabular.rows import read_rows
 
 ROOT = pathlib.Path(mixupe_sklearn.__file__).parents[1]
 
@@ -40,7 +41,7 @@ def test_the_badges_of_the_readme_are_true():
 
 @pytest.fixture(scope="module")
 def committed_rows():
-    return read_rows(ROOT / "benchmarks" / "results" / "tabular" / "rows.csv")
+    return read_rows(ROOT / "benchmarks" / "results" / "tabular" / "rows.csv", FITS)
 
 
 def test_the_table_of_the_readme_is_that_of_the_committed_rows(committed_rows):
@@ -62,7 +63,9 @@ def test_the_table_of_the_readme_is_that_of_the_committed_rows(committed_rows):
 
 def test_the_ranks_of_the_readme_are_those_of_the_committed_rows():
     readme = (ROOT / "README.md").read_text()
-    errors = error_table(choose(read_rows(ROOT / "benchmarks" / "results" / "peers" / "rows.csv")))
+    errors = error_table(
+        choose(read_rows(ROOT / "benchmarks" / "results" / "baselines" / "rows.csv", FITS))
+    )
     ranks = compare_ranks(errors.drop(columns="mixupe-paper")).ranks
     assert f"`MixupEClassifier()` is {ranks['mixupe-default']:.2f} of nine" in readme
     assert f"RealMLP's {ranks['realmlp']:.2f} (" in readme

@@ -11,7 +11,7 @@ from benchmarks._tabular.protocol import PAPER_METHODS as METHODS
 
 
 class Figure(NamedTuple):
-    """A mean and its deviation, as printed in the paper."""
+    """A mean and its standard deviation, as printed in the paper."""
 
     mean: float
     deviation: float
@@ -41,7 +41,7 @@ FIGURES = {
 }
 
 
-# Numbers of the data at OpenML: others go by the same names.
+# OpenML's ids of the datasets: others have the same names.
 DATA_IDS = {
     "arrhythmia": 5,
     "letter": 6,
@@ -59,12 +59,12 @@ DATA_IDS = {
     "abalone": 1557,
     "volkert": 41166,
 }
-# Tables that come with the package and are the paper's.
+# Datasets of the paper that come with the package.
 EMBEDDED = ("iris", "balance-scale")
 
 
 def name_of(source: str, name: str, data_id: float) -> str:
-    """What the paper calls a data set; blank if it is none of the paper's.
+    """Return the paper's name of a dataset; blank if the paper does not have it.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def name_of(source: str, name: str, data_id: float) -> str:
 
 
 def figure_of(name: str, method: str) -> Figure | None:
-    """The paper's figure for a data set and a method, or None where it has none.
+    """Return the paper's figure for a dataset and a method, or None.
 
     Examples
     --------
@@ -92,13 +92,13 @@ def figure_of(name: str, method: str) -> Figure | None:
 
 
 def place_of(name: str) -> int:
-    """Which line of the paper's table a data set has; those that it lacks come last."""
+    """Return the row of a dataset in the paper's table; those that it lacks come last."""
     names = list(FIGURES)
     return names.index(name) if name in names else len(names)
 
 
 def count_below(method: str, other: str, names: list[str] | None = None) -> int:
-    """On how many of the paper's data sets a method's mean is below that of another.
+    """Count the paper's datasets on which a method's mean is below that of another.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The report of the tabular benchmark: terminal, Markdown, LaTeX and one page of HTML."""
+"""Write the report of the tabular benchmark: terminal, Markdown, LaTeX and an HTML page."""
 
 import pathlib
 import re
@@ -11,36 +11,41 @@ from types import MappingProxyType
 import jinja2
 import pandas as pd
 from markupsafe import Markup
-from matplotlib.colors import to_hex
 
-from benchmarks._tabular.escaping import escape_markdown, printable
-from benchmarks._tabular.report import tables
-from benchmarks._tabular.report.figures import COLOURS
-from benchmarks._tabular.report.findings import Findings, find, lead
-from benchmarks._tabular.report.formats import (
+from benchmarks._harness.report_tables import (
     TERMINAL_WIDTH,
+    Column,
+    ReportTable,
     as_latex,
     as_markdown,
     as_terminal,
+    escape_markdown,
+    pick,
+    printable,
+    without,
 )
-from benchmarks._tabular.report.results import label_of
-from benchmarks._tabular.report.sections import Section, error_sheet, make_sections
-from benchmarks._tabular.report.sheets import Column, Sheet, pick, without
-from benchmarks._tabular.report.styles import styles_of, variables
-from benchmarks._tabular.report.svg import key_svg
-from benchmarks._writing import write_text
+from benchmarks._harness.results_file import write_text
+from benchmarks._tabular.report import tables
+from benchmarks._tabular.report.sections import (
+    Findings,
+    Section,
+    find,
+    lead,
+    main_table,
+    make_sections,
+)
 
-TITLE = "MixupE on tables: benchmark report"
+TITLE = "MixupE on tabular data: benchmark report"
 
 
 @dataclass(frozen=True)
 class Report:
-    """Where a report is, and what to print of it.
+    """The files of a report, and its summary.
 
     Parameters
     ----------
     terminal : str
-        A plain table of at most 100 columns, and the outcome in words.
+        A plain table of at most 100 characters per line, and the main results in words.
     html, markdown, latex : pathlib.Path
         The files.
     """
@@ -58,18 +63,18 @@ def make_report(
     command: str = "",
     not_run: Mapping[str, str] = MappingProxyType({}),
 ) -> Report:
-    """Write ``report.md``, ``report.tex`` and ``report.html``, from the rows alone.
+    """Write ``report.md``, ``report.tex`` and ``report.html`` from the rows.
 
     Parameters
     ----------
     rows : pandas.DataFrame
-        One row per fit, as a run writes them; a run need not be complete.
+        One row per fit; a run need not be complete.
     folder : pathlib.Path
-        Where to write; it is made if it is not there.
+        The output folder, created if needed.
     command : str, default=""
-        The command that made the rows, to be shown.
+        The command that made the rows.
     not_run : mapping of str to str, default={}
-        Data sets that were left out on purpose, and why.
+        Datasets without a run, and why.
     """
     found = find(rows, command, not_run)
     sections = make_sections(found)
@@ -83,69 +88,58 @@ def make_report(
 
 
 def to_terminal(found: Findings) -> str:
-    """The table of errors and the outcome in words."""
-    sheet = without(error_sheet(found), ["paper", "Splits"])
-    has_paper = any(column.head == "diff." for column in sheet.columns)
+    """Return the table of errors and the main results in words."""
+    table = without(main_table(found), ["paper", "Splits"])
+    has_paper = any(column.head == "diff." for column in table.columns)
     legend = "Test error in percent, mean ± deviation; * is the lowest."
     legend += " diff. = ours - paper." if has_paper else ""
-    sentences = [legend, *sheet.notes, *lead(found)]
+    sentences = [legend, *table.notes, *lead(found)]
     lines = [textwrap.fill(sentence, TERMINAL_WIDTH) for sentence in sentences]
-    return "\n".join([as_terminal(sheet), "", *lines])
+    return "\n".join([as_terminal(table), "", *lines])
 
 
 def to_markdown(found: Findings, sections: Sequence[Section]) -> str:
-    """The report as Markdown: sentences and tables."""
+    """Return the report as Markdown: sentences and tables."""
     parts = [f"# {TITLE}", *map(escape_markdown, lead(found))]
     if any(section.galleries for section in sections):
-        parts.append("The figures are in `report.html`, which the same rows make.")
+        parts.append("The figures are in `report.html`, generated from the same rows.")
     for section in sections:
-        if not (section.sentences or section.sheets or section.facts):
+        if not (section.sentences or section.tables or section.facts):
             continue
         facts = [f"- {name}: {escape_markdown(text)}" for name, text in section.facts.items()]
         parts += [f"## {section.title}", *map(escape_markdown, section.sentences)]
-        parts += ["\n".join(facts), *map(as_markdown, section.sheets)]
+        parts += ["\n".join(facts), *map(as_markdown, section.tables)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def to_latex(found: Findings, sections: Sequence[Section]) -> str:
-    r"""The tables as LaTeX, for an ``\input``."""
+    r"""Return the tables as LaTeX, for an ``\input``."""
     parts = [_LATEX_HEAD, *(f"% {printable(sentence)}" for sentence in lead(found))]
     for section in sections:
-        for sheet in section.sheets:
-            parts += map(as_latex, _apart(sheet) if sheet.name == "errors" else [sheet])
+        for table in section.tables:
+            parts += map(as_latex, _split_paper(table) if table.name == "errors" else [table])
     return "\n\n".join(parts) + "\n"
 
 
 _LATEX_HEAD = r"""% Tables of the benchmark; in the preamble: \usepackage{booktabs}
-% and, for other letters than those of English, \usepackage[T1]{fontenc}"""
+% and \usepackage[T1]{fontenc}"""
 
 
-def _apart(sheet: Sheet) -> list[Sheet]:
-    """The errors as two tables, as a page is narrow: ours, and the paper's with the difference."""
-    ours = replace(without(sheet, ["paper", "diff."]), caption=tables.CAPTION)
-    if not any(column.head == "paper" for column in sheet.columns):
+def _split_paper(table: ReportTable) -> list[ReportTable]:
+    """Return the errors as two tables, as a page is narrow: ours, and the paper's."""
+    ours = replace(without(table, ["paper", "diff."]), caption=tables.CAPTION)
+    if not any(column.head == "paper" for column in table.columns):
         return [ours]
-    places = [p for p, column in enumerate(sheet.columns) if p == 0 or column.group]
-    theirs = without(pick(sheet, places), ["ours"])
+    places = [p for p, column in enumerate(table.columns) if p == 0 or column.group]
+    theirs = without(pick(table, places), ["ours"])
     caption = "The paper's test errors in percent, and the difference ours - paper."
     rows = [row for row in theirs.rows if any(cell.text for cell in row[1:])]
     return [ours, replace(theirs, name="paper", caption=caption, rows=rows, notes=())]
 
 
 def to_html(found: Findings, sections: Sequence[Section]) -> str:
-    """The report as one page that needs nothing else."""
-    styles = styles_of(list(found.fits["method"]))
-    light, dark = variables(styles)
-    return _template().render(
-        title=TITLE,
-        lead=lead(found),
-        sections=sections,
-        light=light,
-        dark=dark,
-        keys={name: key_svg(style) for name, style in styles.items()},
-        label_of=label_of,
-        colours=[to_hex(COLOURS(share)) for share in (0.0, 0.25, 0.5, 0.75, 1.0)],
-    )
+    """Return the report as one self-contained page."""
+    return _template().render(title=TITLE, lead=lead(found), sections=sections)
 
 
 def _template() -> jinja2.Template:
@@ -162,13 +156,13 @@ def _template() -> jinja2.Template:
 
 
 def _groups(columns: Sequence[Column]) -> list[tuple[str, int]]:
-    """Heads over several columns, and over how many."""
+    """Return the heads of groups of columns, and the size of each group."""
     parts = groupby(columns, key=lambda column: column.group)
     return [(group, len(list(members))) for group, members in parts]
 
 
 def _numeric(text: str) -> Markup:
-    """A number for the page: a true minus sign, and a faint deviation."""
+    """Return a number for the page: with a minus sign, and a faint deviation."""
     mean, sign, deviation = re.sub(r"^-(?=\d)", "\N{MINUS SIGN}", text).partition(" ± ")
     faint = Markup('<span class="deviation"> ± {}</span>').format(deviation) if sign else ""
     return Markup("{}{}").format(mean, faint)

@@ -1,4 +1,4 @@
-"""Other classifiers on the same raw rows: each quiet, seeded, and nearly as its library has it."""
+"""Baselines: other classifiers on the same raw samples, seeded and with nearly all defaults."""
 
 import logging
 import warnings
@@ -19,7 +19,7 @@ from sklearn.preprocessing import LabelEncoder
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from benchmarks._tabular.own import PAPER_INPUTS
+from benchmarks._tabular.methods import PAPER_INPUTS
 from mixupe_sklearn import make_preprocessor
 from mixupe_sklearn._runtime.seeding import seeded
 from mixupe_sklearn.preprocessing import read_columns, select_columns
@@ -28,19 +28,19 @@ Params = dict[str, Any]
 
 
 class TypedFrame(TransformerMixin, BaseEstimator):
-    """A frame of floats and categories, for libraries that take categories as they are.
+    """A frame of floats and categories, for libraries that take categories directly.
 
-    A level that was not in the training rows becomes a hole. Columns are named anew, since some
-    libraries refuse names with blanks or brackets; those with a single value are left out.
+    A level that is not in the training samples becomes a missing value. Columns are renamed, since
+    some libraries refuse names with blanks or brackets. Columns with a single value are dropped.
 
     Parameters
     ----------
     max_levels : int or None, default=None
-        Most levels of a column; the rarest become holes.
+        Maximum number of levels of a column. The rarest become missing values.
     fills_numbers : bool, default=False
-        Whether holes among numbers become the mean of the training rows.
+        Whether missing numbers become the mean of the training samples.
     fills_levels : bool, default=False
-        Whether holes among categories become a level of their own.
+        Whether missing categories become a level of their own.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class TypedFrame(TransformerMixin, BaseEstimator):
         self.fills_levels = fills_levels
 
     def fit(self, X, y=None):
-        """Find out what each column holds."""
+        """Learn the type and the levels of each column."""
         self.amounts_ = {kind: select_columns(X, kind) for kind in ("numbers", "times")}
         self.categories_ = select_columns(X, "categories")
         self.levels_ = [self._levels(column) for column in self._texts(X)]
@@ -64,7 +64,7 @@ class TypedFrame(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X):
-        """Make the frame."""
+        """Return the frame."""
         check_is_fitted(self)
         amounts = self._floats(X)
         if self.fills_numbers:
@@ -76,14 +76,14 @@ class TypedFrame(TransformerMixin, BaseEstimator):
         return pd.DataFrame(frame, index=range(len(X)))
 
     def _levels(self, text: np.ndarray) -> pd.Index:
-        counts = pd.Series(text).value_counts()  # the most frequent first, without holes
+        counts = pd.Series(text).value_counts()  # the most frequent first, without missing values
         return counts.index[: self.max_levels].sort_values()
 
     def _category(self, text: np.ndarray, levels: pd.Index) -> Any:
-        codes, n_levels = levels.get_indexer(text), len(levels)  # a hole is -1
+        codes, n_levels = levels.get_indexer(text), len(levels)  # a missing value is -1
         if self.fills_levels:
             codes, n_levels = np.where(codes < 0, n_levels, codes), n_levels + 1
-        # Numbers for levels: every library takes those, whatever text there was.
+        # Every library takes integers as levels, whatever the text was.
         return pd.Categorical.from_codes(codes, categories=range(n_levels))
 
     def _floats(self, X: Any) -> np.ndarray:
@@ -101,11 +101,11 @@ class TypedFrame(TransformerMixin, BaseEstimator):
 
 
 def _take(X: pd.DataFrame, columns: list[Any]) -> pd.DataFrame:
-    # Whole numbers are positions, as select_columns gives them for names that are not text.
+    # Integers are positions: select_columns returns them for names that are not text.
     return X.iloc[:, [X.columns.get_loc(c) if isinstance(c, str) else c for c in columns]]
 
 
-# Each of these gets what is set, the features, the seed, and the number of threads.
+# Each function takes parameters, features, seed and number of threads.
 
 
 def _logistic(params: Params, features: Any, seed: int, n_jobs: int) -> Any:
@@ -159,18 +159,16 @@ def _catboost(params: Params, features: Any, seed: int, n_jobs: int) -> Any:
 
 
 class Recipe(NamedTuple):
-    """How a peer is made."""
+    """How a baseline is built."""
 
-    #: Gives what turns raw rows into features.
+    #: Returns the transformer from raw samples to features.
     preprocessor: Callable[[], Any]
-    #: Gives the classifier, from what is set, features, seed and number of threads.
+    #: Returns the classifier, from parameters, features, seed and number of threads.
     classifier: Callable[[Params, Any, int, int], Any]
-    #: What is set otherwise than the library does.
+    #: Parameters that differ from the library's defaults.
     params: Params
-    #: The module that must be there.
+    #: The module that must be installed.
     module: str = "sklearn"
-    #: What to tell pip where it is not.
-    package: str = "scikit-learn"
 
 
 def _scaled() -> Any:
@@ -189,46 +187,45 @@ def _filled_levels() -> TypedFrame:
     return TypedFrame(fills_levels=True)
 
 
-PEERS: dict[str, Recipe] = {
+BASELINES: dict[str, Recipe] = {
     "logistic": Recipe(_scaled, _logistic, {"max_iter": 1000}),
-    # The paper's network, without weight decay; its training is that of the other networks.
+    # The paper's network without weight decay, trained like the other networks.
     "mlp-sklearn": Recipe(_scaled, _mlp, {"hidden_layer_sizes": [128, 128], "alpha": 0.0}),
     "mlp-sklearn-default": Recipe(_scaled, _default_mlp, {}),
     "random-forest": Recipe(_scaled, _random_forest, {}),
     "hist-gradient-boosting": Recipe(
         _few_levels, _hist_gradient_boosting, {"categorical_features": "from_dtype"}
     ),
-    "realmlp": Recipe(_filled_numbers, _realmlp, {"device": "cpu"}, "pytabkit", "pytabkit[models]"),
-    "xgboost": Recipe(TypedFrame, _xgboost, {"enable_categorical": True}, "xgboost", "xgboost"),
-    # Both settings make a run repeatable, as its documentation says.
+    "realmlp": Recipe(_filled_numbers, _realmlp, {"device": "cpu"}, "pytabkit"),
+    "xgboost": Recipe(TypedFrame, _xgboost, {"enable_categorical": True}, "xgboost"),
+    # Its documentation names both settings for reproducible runs.
     "lightgbm": Recipe(
         TypedFrame,
         _lightgbm,
         {"deterministic": True, "force_col_wise": True},
         "lightgbm",
-        "lightgbm",
     ),
-    "catboost": Recipe(_filled_levels, _catboost, {}, "catboost", "catboost"),
+    "catboost": Recipe(_filled_levels, _catboost, {}, "catboost"),
 }
-# The paper's, for a network that is made without.
+# The paper's training.
 TRAINING = {"max_epochs": 25, "batch_size": 100, "lr": 0.001}
 
 
 def params_of(name: str, training: Mapping[str, Any] | None = None) -> Params:
-    """What is set for a peer, besides its seed and threads; all else is its library's default.
+    """Return the parameters of a baseline, besides seed and threads, that are not defaults.
 
     Parameters
     ----------
     name : str
-        A name in ``PEERS``.
+        A name in ``BASELINES``.
     training : mapping or None, default=None
-        ``max_epochs``, ``batch_size`` and ``lr`` of the networks, which ``mlp-sklearn`` takes
-        over; what is missing is the paper's.
+        ``max_epochs``, ``batch_size`` and ``lr`` of the networks, which ``mlp-sklearn`` shares.
+        Those not given are the paper's.
 
     Returns
     -------
     params : dict
-        Plain values, under the names that the library has for them.
+        Values under the library's names.
 
     Examples
     --------
@@ -237,33 +234,35 @@ def params_of(name: str, training: Mapping[str, Any] | None = None) -> Params:
     >>> params_of("mlp-sklearn", {"max_epochs": 7})["max_iter"]
     7
     """
-    params = dict(PEERS[name].params)
+    params = dict(BASELINES[name].params)
     if name == "mlp-sklearn":
         training = TRAINING | dict(training or {})
-        params["max_iter"] = params["n_iter_no_change"] = training["max_epochs"]  # no early end
+        params["max_iter"] = params["n_iter_no_change"] = training[
+            "max_epochs"
+        ]  # no early stopping
         params["batch_size"] = training["batch_size"]
         params["learning_rate_init"] = training["lr"]
     return params
 
 
-class Peer(ClassifierMixin, BaseEstimator):
-    """A classifier from raw rows to probabilities, by its name in ``PEERS``.
+class Baseline(ClassifierMixin, BaseEstimator):
+    """A classifier from raw samples to probabilities, by its name in ``BASELINES``.
 
     Parameters
     ----------
     name : str
-        Which one.
+        A name in ``BASELINES``.
     seed : int, default=0
-        Seed of all that is random in it.
+        Seed of its randomness.
     n_jobs : int, default=1
-        How many threads it may use.
+        Number of threads.
     training : mapping or None, default=None
         As :func:`params_of` takes it.
 
     Attributes
     ----------
     classes_ : ndarray
-        The classes of the training rows.
+        The classes of the training samples.
     preprocessor_, classifier_ : estimators
         The fitted parts.
     """
@@ -275,12 +274,12 @@ class Peer(ClassifierMixin, BaseEstimator):
         self.training = training
 
     def fit(self, X, y):
-        """Fit on raw rows and classes, which may be text."""
-        recipe = PEERS[self.name]
-        # Numbers from zero are what XGBoost insists on; the others take them as well.
+        """Fit on raw samples and classes, which may be text."""
+        recipe = BASELINES[self.name]
+        # XGBoost needs classes 0, 1, ...; the others take them as well.
         labels = LabelEncoder().fit(y)
         self.classes_ = labels.classes_
-        with _apart(self.seed, self.n_jobs):
+        with _isolated(self.seed, self.n_jobs):
             self.preprocessor_ = recipe.preprocessor()
             features = self.preprocessor_.fit_transform(X)
             params = params_of(self.name, self.training)
@@ -289,96 +288,96 @@ class Peer(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X):
-        """Probabilities, a column per class."""
+        """Return probabilities, a column per class."""
         check_is_fitted(self)
-        with _apart(self.seed, self.n_jobs):
+        with _isolated(self.seed, self.n_jobs):
             proba = self.classifier_.predict_proba(self.preprocessor_.transform(X))
         return np.asarray(proba, dtype=np.float64)
 
     def predict(self, X):
-        """The class with the largest probability."""
+        """Return the class with the largest probability."""
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
 
 @contextmanager
-def _apart(seed: int, n_jobs: int) -> Iterator[None]:
-    """Run a block in silence, with so many threads, and leave global generators as they were."""
+def _isolated(seed: int, n_jobs: int) -> Iterator[None]:
+    """Run a block quietly, with some threads, and restore the global generators after it."""
     logger = logging.getLogger("pytorch_lightning.utilities.rank_zero")
     before = logger.level
     logger.setLevel(logging.ERROR)
     try:
         with threadpool_limits(n_jobs), seeded(seed), warnings.catch_warnings():
-            # So many epochs or iterations and no more, on purpose: not to be told with each fit.
+            # The number of epochs or iterations is fixed on purpose.
             warnings.filterwarnings("ignore", category=ConvergenceWarning)
-            # Lightning's own, of torch's functions.
+            # Lightning's own use of torch's functions.
             warnings.filterwarnings("ignore", category=FutureWarning, message=".*treespec")
             yield
     finally:
         logger.setLevel(before)
 
 
-def make_peer(
+def make_baseline(
     name: str, seed: int, n_jobs: int = 1, training: Mapping[str, Any] | None = None
-) -> Peer:
-    """Make a classifier that takes a raw frame: text, categories, holes, and classes as text.
+) -> Baseline:
+    """Return a classifier for a raw frame with text, categories and missing values.
 
     Parameters
     ----------
     name : str
-        A name in ``PEERS``.
+        A name in ``BASELINES``.
     seed : int
-        Seed of all that is random in it.
+        Seed of its randomness.
     n_jobs : int, default=1
-        How many threads it may use.
+        Number of threads.
     training : mapping or None, default=None
         As :func:`params_of` takes it.
 
     Returns
     -------
-    peer : Peer
+    baseline : Baseline
         Not yet fitted.
 
     Examples
     --------
     >>> frame = pd.DataFrame({"size": [1.0, None, 3.0, 4.0], "is_new": [True, False, None, True]})
-    >>> make_peer("logistic", seed=0).fit(frame, ["a", "a", "b", "b"]).predict_proba(frame).shape
+    >>> model = make_baseline("logistic", seed=0).fit(frame, ["a", "a", "b", "b"])
+    >>> model.predict_proba(frame).shape
     (4, 2)
     """
-    check_peers([name])
-    import_module(PEERS[name].module)  # now, since it takes seconds that are not those of a fit
-    return Peer(name, seed, n_jobs, training)
+    check_baselines([name])
+    import_module(BASELINES[name].module)  # now: its seconds are not those of a fit
+    return Baseline(name, seed, n_jobs, training)
 
 
-def check_peers(names: Sequence[str]) -> list[str]:
-    """Names of peers that can run here; all that are installed if none is named.
+def check_baselines(names: Sequence[str]) -> list[str]:
+    """Return the names if all can run here; without names, all installed baselines.
 
     Examples
     --------
-    >>> check_peers(["logistic"])
+    >>> check_baselines(["logistic"])
     ['logistic']
     """
     for name in names:
-        if name not in PEERS:
-            raise ValueError(f"Got peer {name!r}, but expected one of {', '.join(PEERS)}.")
+        if name not in BASELINES:
+            raise ValueError(f"Got baseline {name!r}, but expected one of {', '.join(BASELINES)}.")
         if not _is_installed(name):
-            recipe = PEERS[name]
             raise ImportError(
-                f"Got peer {name!r}, but expected one that is installed; this one comes with pip "
-                f"install {recipe.package}."
+                f"Got baseline {name!r}, but expected one that is installed: pip install "
+                f"mixupe-sklearn[baselines]."
             )
-    return list(names) or installed_peers()
+    return list(names) or installed_baselines()
 
 
-def installed_peers() -> list[str]:
-    """Names of the peers whose library is installed.
+def installed_baselines() -> list[str]:
+    """Return the names of the baselines whose library is installed.
 
     Examples
     --------
-    >>> "random-forest" in installed_peers()
+    >>> "random-forest" in installed_baselines()
     True
     """
-    return [name for name in PEERS if _is_installed(name)]
+    return [name for name in BASELINES if _is_installed(name)]
 
 
 def _is_installed(name: str) -> bool:
-    return find_spec(PEERS[name].module) is not None
+    return find_spec(BASELINES[name].module) is not None
