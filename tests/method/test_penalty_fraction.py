@@ -1,20 +1,15 @@
-"""penalty_fraction: the penalty on a share of the rows, what it estimates, and the study of it."""
+"""penalty_fraction: the penalty on a share of the rows, and what it estimates."""
 
 import collections
-import csv
-import dataclasses
 import itertools
 import pathlib
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from paper import paper_classifier
 from torch import nn
 
-from benchmarks import _paired
-from benchmarks.penalty_fraction import STUDY
 from mixupe_sklearn import Draw, MixupELoss
 from mixupe_sklearn._method.penalties import HEADS, one_minus_lam_mean
 from mixupe_sklearn.modules import MLP
@@ -320,142 +315,3 @@ def test_the_classifier_trains_with_a_share_and_equal_seeds_draw_equal_shares(sm
     # An estimate of the same quantity, on a quarter of the rows.
     ratio = share.history_[-1]["train_penalty"] / full.history_[-1]["train_penalty"]
     assert 0.8 < ratio < 1.25
-
-
-# The STUDY.
-
-
-def rows_of(errors, dataset="wine", setting="default"):
-    """Rows of a data set, from the error of each seed by candidate; the log loss is a tenth."""
-    return pd.DataFrame(
-        {
-            "dataset": dataset,
-            "data": "abc",
-            "n_rows": 178,
-            "setting": setting,
-            "seed": seed,
-            "candidate": candidate,
-            "params": STUDY.params_of(setting, candidate),
-            "test_error": error,
-            "test_log_loss": error / 10,
-        }
-        for candidate, values in errors.items()
-        for seed, error in enumerate(values)
-    )
-
-
-EQUAL = {name: [4.0, 6.0, 5.0] for name in STUDY.candidates}
-
-
-def test_differences_are_paired_by_seed_and_marked_where_they_are_beyond_the_noise():
-    shifted = {"fraction 0.5": [4.5, 6.5, 5.6], "fraction 0.1": [6.0, 4.0, 6.0]}
-    rows = rows_of(EQUAL | shifted)
-    table = STUDY.compare(rows.sample(frac=1, random_state=0), "test_error")
-    table = table.set_index("candidate")
-    assert table.loc["fraction 0.5", "difference"] == pytest.approx(1.6 / 3)
-    assert table.loc["fraction 0.5", "standard_error"] == pytest.approx(
-        np.std([0.5, 0.5, 0.6], ddof=1) / np.sqrt(3)
-    )
-    assert not table.loc["fraction 0.5", "is_within"]
-    assert table.loc["fraction 0.1", "is_within"]
-    assert table.loc["Mixup", "is_within"]  # no difference at all
-    text = STUDY.describe(rows)
-    assert (
-        "| default | wine | 5.00 ± 1.00 | **+0.53 ± 0.03** | +0.00 ± 0.00 | +0.33 ± 1.20 |" in text
-    )
-    assert "| default | 0 of 1 (+0.0533) | 1 of 1 (+0.0000) | 1 of 1 (+0.0333) |" in text
-
-
-def test_each_setting_is_compared_with_its_own_full_penalty():
-    harder = {name: [error + 10 for error in errors] for name, errors in EQUAL.items()}
-    harder["Mixup"] = [15.0, 17.0, 16.5]
-    text = STUDY.describe(pd.concat([rows_of(harder, setting="strong"), rows_of(EQUAL)]))
-    assert "| strong | wine | 15.00 ± 1.00 | +0.00 ± 0.00 |" in text
-    assert (
-        "| strong | 1 of 1 (+0.0000) | 1 of 1 (+0.0000) | 1 of 1 (+0.0000) | 0 of 1 (+0.1167)"
-        in text
-    )
-    assert text.index("| default | wine | 5.00") < text.index("| strong | wine | 15.00")
-
-
-def test_rows_of_other_defaults_or_of_an_older_table_are_not_part_of_the_study():
-    rows = pd.concat([rows_of(EQUAL), rows_of(EQUAL, setting="strong")])
-    worse = rows.assign(test_error=90.0)
-    older = worse.assign(data="old")
-    others = worse.assign(params=worse["params"].str.replace('"eta": 1.0', '"eta": 2.0'))
-    swapped = worse.assign(setting=worse["setting"].map({"default": "strong", "strong": "default"}))
-    assert (others["params"] != rows["params"]).all()
-    mixed = pd.concat([older, others, swapped, rows], ignore_index=True)
-    assert STUDY.describe(mixed) == STUDY.describe(rows)
-
-
-def test_an_unfinished_study_is_not_described():
-    rows = pd.concat([rows_of(EQUAL), rows_of(EQUAL, setting="strong")])
-    is_open = (rows["candidate"] == "Mixup") & (rows["setting"] == "strong")
-    with pytest.raises(ValueError, match="Got 33 rows .* but expected all of full penalty"):
-        STUDY.describe(rows[~is_open])
-
-
-def test_a_run_goes_on_where_it_was_and_ends_with_the_tables(tmp_path, capsys):
-    names = (STUDY.reference, "fraction 0.1")
-    study = dataclasses.replace(STUDY, candidates={name: STUDY.candidates[name] for name in names})
-    path = tmp_path / "rows.csv"
-    command = ["--data", "iris", "--seeds", "2", "--jobs", "1", "--output", str(path)]
-    assert study.main(command) == 0
-    whole = path.read_text()
-    lines = whole.splitlines()
-    assert len(lines) == 1 + 2 * len(study.settings) * len(names)
-    printed = capsys.readouterr().out
-    assert "| default | iris |" in printed
-    assert "| strong | iris |" in printed
-    path.write_text("\n".join(lines[:-1]) + "\n" + lines[-1][:20])
-    with pytest.warns(UserWarning, match="ended in the middle of a row"):
-        assert study.main(command) == 0
-    printed = capsys.readouterr().out
-    assert "1 of 1: iris, strong, seed 1, fraction 0.1" in printed
-    first, second = (list(csv.DictReader(text.splitlines())) for text in (whole, path.read_text()))
-    # The fit that was lost is found again, equal but for its time.
-    assert [row | {"run": ""} for row in first] == [row | {"run": ""} for row in second]
-    assert len({row["test_log_loss"] for row in first}) == len(first)
-    assert study.main([*command, "--report-only"]) == 0
-    assert capsys.readouterr().out.split("\n\n", 1)[1] in printed
-
-
-def test_wrong_names_and_missing_files_get_one_sentence(tmp_path, capsys):
-    output = ["--output", str(tmp_path / "rows.csv")]
-    assert STUDY.main(["--data", "letter", *output]) == 2
-    assert "Got data='letter' and cache_dir=None, but expected one of iris" in (
-        capsys.readouterr().err
-    )
-    assert STUDY.main(["--report-only", *output]) == 2
-    assert "which is not there, but expected a file with rows." in capsys.readouterr().err
-
-
-def test_the_page_tells_the_study_of_the_committed_rows():
-    page = (ROOT / "docs" / "method.md").read_text()
-    assert STUDY.describe(_paired.read_rows(STUDY.rows)) in page
-
-
-def test_what_the_page_says_in_words_is_so_in_the_committed_rows():
-    rows = STUDY.of_study(_paired.read_rows(STUDY.rows))
-    errors, losses = (
-        STUDY.compare(rows, value).pivot(index=["setting", "dataset"], columns="candidate")
-        for value in ("test_error", "test_log_loss")
-    )
-    shares = [name for name in STUDY.candidates if name.startswith("fraction")]
-    assert errors.loc["default"]["is_within"][shares].all(axis=None)
-    assert errors.loc["default"]["difference"]["Mixup"].abs().max() < 0.1
-    cost = losses.loc["strong"]["difference"]
-    assert (cost["fraction 0.5"] < cost["fraction 0.25"]).all()
-    assert (cost["fraction 0.25"] < cost["fraction 0.1"]).all()
-    kept = ["digits", "optdigits", "pendigits", "breast-cancer"]
-    assert (cost.loc[kept, "fraction 0.1"] < cost.loc[kept, "Mixup"]).all()
-    letter = cost.loc["letter"] / cost.loc["letter", "Mixup"]
-    assert 0.5 < letter["fraction 0.25"] < 1 < letter["fraction 0.1"]
-    error = errors.loc["strong"]["difference"]
-    assert (error["fraction 0.1"].idxmax(), error["fraction 0.25"].idxmax()) == ("letter",) * 2
-    assert error.loc["letter", "Mixup"] < 0
-    assert not errors.loc[("strong", "letter"), ("is_within", "Mixup")]
-    is_within = losses.loc[("strong", "wine"), "is_within"]
-    assert is_within["Mixup"]
-    assert not is_within[shares].any()
