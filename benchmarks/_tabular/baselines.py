@@ -4,17 +4,16 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import LabelEncoder
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -105,107 +104,92 @@ def _take(X: pd.DataFrame, columns: list[Any]) -> pd.DataFrame:
     return X.iloc[:, [X.columns.get_loc(c) if isinstance(c, str) else c for c in columns]]
 
 
-# Each function takes parameters, features, seed and number of threads.
+@dataclass(frozen=True)
+class Recipe:
+    """How a baseline is built.
 
+    Parameters
+    ----------
+    preprocessor : callable
+        Returns the transformer from raw samples to features.
+    classifier : str
+        The full name of its class.
+    params : dict
+        Parameters that differ from the library's defaults; rows record them.
+    seed, threads : str
+        The library's names of the seed and of the number of threads, if it has one.
+    quiet : dict
+        Parameters that turn output off.
+    """
 
-def _logistic(params: Params, features: Any, seed: int, n_jobs: int) -> Any:
-    return LogisticRegression(**params, random_state=seed)
-
-
-def _mlp(params: Params, features: Any, seed: int, n_jobs: int) -> Any:
-    params = params | {"batch_size": min(params["batch_size"], features.shape[0])}
-    return MLPClassifier(**params, random_state=seed)
-
-
-def _default_mlp(params: Params, features: Any, seed: int, n_jobs: int) -> Any:
-    return MLPClassifier(**params, random_state=seed)
-
-
-def _random_forest(params: Params, features: Any, seed: int, n_jobs: int) -> Any:
-    return RandomForestClassifier(**params, random_state=seed, n_jobs=n_jobs)
-
-
-def _hist_gradient_boosting(params: Params, features: Any, seed: int, n_jobs: int) -> Any:
-    return HistGradientBoostingClassifier(**params, random_state=seed)
-
-
-def _realmlp(params: Params, features: Any, seed: int, n_jobs: int) -> Any:
-    return import_module("pytabkit").RealMLP_TD_Classifier(
-        **params, random_state=seed, n_threads=n_jobs, verbosity=0
-    )
-
-
-def _xgboost(params: Params, features: Any, seed: int, n_jobs: int) -> Any:
-    return import_module("xgboost").XGBClassifier(
-        **params, random_state=seed, n_jobs=n_jobs, verbosity=0
-    )
-
-
-def _lightgbm(params: Params, features: Any, seed: int, n_jobs: int) -> Any:
-    return import_module("lightgbm").LGBMClassifier(
-        **params, random_state=seed, n_jobs=n_jobs, verbosity=-1
-    )
-
-
-def _catboost(params: Params, features: Any, seed: int, n_jobs: int) -> Any:
-    return import_module("catboost").CatBoostClassifier(
-        **params,
-        cat_features=[name for name in features if features[name].dtype == "category"],
-        random_seed=seed,
-        thread_count=n_jobs,
-        verbose=False,
-        allow_writing_files=False,
-    )
-
-
-class Recipe(NamedTuple):
-    """How a baseline is built."""
-
-    #: Returns the transformer from raw samples to features.
     preprocessor: Callable[[], Any]
-    #: Returns the classifier, from parameters, features, seed and number of threads.
-    classifier: Callable[[Params, Any, int, int], Any]
-    #: Parameters that differ from the library's defaults.
-    params: Params
-    #: The module that must be installed.
-    module: str = "sklearn"
+    classifier: str
+    params: Params = field(default_factory=dict)
+    seed: str = "random_state"
+    threads: str = ""
+    quiet: Params = field(default_factory=dict)
+
+    @property
+    def module(self) -> str:
+        """The module that must be installed."""
+        return self.classifier.partition(".")[0]
+
+    def make(self, params: Params, features: Any, seed: int, n_jobs: int) -> Any:
+        """Return the classifier for some features."""
+        params = params | self.quiet | {self.seed: seed}
+        if self.threads:
+            params[self.threads] = n_jobs
+        if "batch_size" in params:
+            params["batch_size"] = min(params["batch_size"], features.shape[0])
+        if self.module == "catboost":
+            categories = [name for name in features if features[name].dtype == "category"]
+            params["cat_features"] = categories
+        module, _, name = self.classifier.rpartition(".")
+        return getattr(import_module(module), name)(**params)
 
 
-def _scaled() -> Any:
-    return make_preprocessor(**PAPER_INPUTS)
-
-
-def _few_levels() -> TypedFrame:
-    return TypedFrame(max_levels=255)  # scikit-learn's limit: a level is a bin
-
-
-def _filled_numbers() -> TypedFrame:
-    return TypedFrame(fills_numbers=True)
-
-
-def _filled_levels() -> TypedFrame:
-    return TypedFrame(fills_levels=True)
-
-
+_SCALED = partial(make_preprocessor, **PAPER_INPUTS)
+_MLP = "sklearn.neural_network.MLPClassifier"
 BASELINES: dict[str, Recipe] = {
-    "logistic": Recipe(_scaled, _logistic, {"max_iter": 1000}),
+    "logistic": Recipe(_SCALED, "sklearn.linear_model.LogisticRegression", {"max_iter": 1000}),
     # The paper's network without weight decay, trained like the other networks.
-    "mlp-sklearn": Recipe(_scaled, _mlp, {"hidden_layer_sizes": [128, 128], "alpha": 0.0}),
-    "mlp-sklearn-default": Recipe(_scaled, _default_mlp, {}),
-    "random-forest": Recipe(_scaled, _random_forest, {}),
+    "mlp-sklearn": Recipe(_SCALED, _MLP, {"hidden_layer_sizes": [128, 128], "alpha": 0.0}),
+    "mlp-sklearn-default": Recipe(_SCALED, _MLP),
+    "random-forest": Recipe(_SCALED, "sklearn.ensemble.RandomForestClassifier", threads="n_jobs"),
     "hist-gradient-boosting": Recipe(
-        _few_levels, _hist_gradient_boosting, {"categorical_features": "from_dtype"}
+        partial(TypedFrame, max_levels=255),  # scikit-learn's limit: a level is a bin
+        "sklearn.ensemble.HistGradientBoostingClassifier",
+        {"categorical_features": "from_dtype"},
     ),
-    "realmlp": Recipe(_filled_numbers, _realmlp, {"device": "cpu"}, "pytabkit"),
-    "xgboost": Recipe(TypedFrame, _xgboost, {"enable_categorical": True}, "xgboost"),
+    "realmlp": Recipe(
+        partial(TypedFrame, fills_numbers=True),
+        "pytabkit.RealMLP_TD_Classifier",
+        {"device": "cpu"},
+        threads="n_threads",
+        quiet={"verbosity": 0},
+    ),
+    "xgboost": Recipe(
+        TypedFrame,
+        "xgboost.XGBClassifier",
+        {"enable_categorical": True},
+        threads="n_jobs",
+        quiet={"verbosity": 0},
+    ),
     # Its documentation names both settings for reproducible runs.
     "lightgbm": Recipe(
         TypedFrame,
-        _lightgbm,
+        "lightgbm.LGBMClassifier",
         {"deterministic": True, "force_col_wise": True},
-        "lightgbm",
+        threads="n_jobs",
+        quiet={"verbosity": -1},
     ),
-    "catboost": Recipe(_filled_levels, _catboost, {}, "catboost"),
+    "catboost": Recipe(
+        partial(TypedFrame, fills_levels=True),
+        "catboost.CatBoostClassifier",
+        seed="random_seed",
+        threads="thread_count",
+        quiet={"verbose": False, "allow_writing_files": False},
+    ),
 }
 # The paper's training.
 TRAINING = {"max_epochs": 25, "batch_size": 100, "lr": 0.001}
@@ -283,7 +267,7 @@ class Baseline(ClassifierMixin, BaseEstimator):
             self.preprocessor_ = recipe.preprocessor()
             features = self.preprocessor_.fit_transform(X)
             params = params_of(self.name, self.training)
-            self.classifier_ = recipe.classifier(params, features, self.seed, self.n_jobs)
+            self.classifier_ = recipe.make(params, features, self.seed, self.n_jobs)
             self.classifier_.fit(features, labels.transform(y))
         return self
 
@@ -319,23 +303,7 @@ def _isolated(seed: int, n_jobs: int) -> Iterator[None]:
 def make_baseline(
     name: str, seed: int, n_jobs: int = 1, training: Mapping[str, Any] | None = None
 ) -> Baseline:
-    """Return a classifier for a raw frame with text, categories and missing values.
-
-    Parameters
-    ----------
-    name : str
-        A name in ``BASELINES``.
-    seed : int
-        Seed of its randomness.
-    n_jobs : int, default=1
-        Number of threads.
-    training : mapping or None, default=None
-        As :func:`params_of` takes it.
-
-    Returns
-    -------
-    baseline : Baseline
-        Not yet fitted.
+    """Return a :class:`Baseline` that can run here, its library loaded.
 
     Examples
     --------

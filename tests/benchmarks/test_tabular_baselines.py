@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -294,7 +295,7 @@ def test_what_is_set_for_a_baseline_is_told_and_nothing_else_is(name):
 
 
 def test_a_fit_that_does_not_converge_is_not_told_each_time(monkeypatch):
-    short = BASELINES["logistic"]._replace(params={"max_iter": 1})
+    short = replace(BASELINES["logistic"], params={"max_iter": 1})
     monkeypatch.setitem(baselines.BASELINES, "logistic", short)
     table = load_embedded("iris")
     with warnings.catch_warnings(record=True) as told:
@@ -318,7 +319,7 @@ def test_an_unknown_baseline_is_refused_with_the_list():
 
 
 def test_a_baseline_that_is_not_installed_is_refused_with_the_way_to_get_it(monkeypatch):
-    absent = BASELINES["realmlp"]._replace(module="a_module_that_is_not_there")
+    absent = replace(BASELINES["realmlp"], classifier="a_module_that_is_not_there.Any")
     monkeypatch.setitem(baselines.BASELINES, "realmlp", absent)
     assert "realmlp" not in installed_baselines()
     message = "Got baseline 'realmlp', but expected one that is installed: pip install mixupe-"

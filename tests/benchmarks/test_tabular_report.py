@@ -297,7 +297,7 @@ def svgs_of(page):
 def test_figures_are_well_formed_labelled_and_do_not_share_ids(report):
     page = report.html.read_text()
     figures = svgs_of(page)
-    assert len(figures) == page.count("<figure>") == 2 + 4 * 6 + 1
+    assert len(figures) == page.count("<figure>") == 2 + 3 * 6 + 1
     for figure in figures:
         root = ElementTree.fromstring(figure)
         assert root.get("role") == "img"

@@ -242,38 +242,6 @@ def draw_map(table: pd.DataFrame, chosen: pd.Series, name: str) -> Plot:
     return Plot(chosen["set"], f"{number(low)} to {number(high)} %", svg)
 
 
-def draw_alphas(table: pd.DataFrame, name: str) -> Plot:
-    """Draw the mean validation error by alpha: Mixup, MixupE with its best eta, and ERM.
-
-    Parameters
-    ----------
-    table : pandas.DataFrame
-        Complete configurations of one dataset, as ``summarise`` returns them.
-    name : str
-        Prefix of all ids of the SVG.
-    """
-    methods = [m for m in paper.METHODS if m in set(table["method"])]
-    with report_style():
-        figure = _new(3.5, 2.2)
-        axes = figure.subplots()
-        for method in reversed(methods):  # a dashed line is visible on a solid one, not below it
-            style, rows = style_of(method), table[table["method"] == method]
-            by_alpha = rows.groupby("alpha")["valid_error"].min()
-            drawn: Any = {"color": style.colour, "linestyle": style.dashes}
-            if by_alpha.empty:
-                axes.axhline(rows["valid_error"].iloc[0], **drawn)
-            else:
-                axes.plot(by_alpha.index, by_alpha, marker=style.marker, markersize=4, **drawn)
-        axes.set_xscale("log")
-        _log_axis(axes.xaxis, list(table["alpha"].dropna()))
-        axes.set_xlabel("alpha")
-        axes.set_ylabel("validation error (%)")
-        names = ", ".join(map(label_of, methods))
-        label = f"Validation error by alpha on {table['set'].iloc[0]}: {names}."
-        svg = to_svg(figure, name, label)
-    return Plot(str(table["set"].iloc[0]), "", svg, methods)
-
-
 def draw_losses(fits: pd.DataFrame, name: str) -> Plot | None:
     """Draw the training and test loss by epoch of ERM, Mixup and MixupE, means over the splits.
 

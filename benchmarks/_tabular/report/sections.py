@@ -392,7 +392,6 @@ def _choice(found: Findings) -> Section | None:
         return None
     complete = found.configurations[found.configurations["is_complete"]]
     galleries = [_maps(found.chosen, complete, method) for method in MAPPED]
-    galleries.append(_alphas(found.chosen, complete))
     full = [gallery for gallery in galleries if gallery.plots]
     sentences = [] if full else ["There are no maps: each method has one configuration only."]
     return Section("choice", "Choice of alpha and eta", sentences, [table], full)
@@ -408,19 +407,6 @@ def _maps(chosen: pd.DataFrame, complete: pd.DataFrame, method: str) -> Gallery:
     return Gallery(
         f"Mean validation error of {label_of(method)} in percent by alpha and eta. Each map has "
         f"its own scale. The circle marks the chosen pair.",
-        plots,
-    )
-
-
-def _alphas(chosen: pd.DataFrame, complete: pd.DataFrame) -> Gallery:
-    plots = []
-    for place, name in enumerate(dict.fromkeys(chosen["set"])):
-        own = complete[(complete["set"] == name) & complete["method"].isin(paper.METHODS)]
-        if own["alpha"].nunique() > 1:
-            plots.append(figures.draw_alphas(own, f"alphas-{place}"))
-    return Gallery(
-        "Mean validation error by alpha: Mixup, MixupE with the best eta for each alpha, and ERM, "
-        "which has no alpha, as a level.",
         plots,
     )
 
