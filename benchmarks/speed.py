@@ -16,24 +16,17 @@ import argparse
 import pathlib
 import sys
 from collections.abc import Sequence
-from types import ModuleType
 
 from benchmarks._harness.cli import run_command
 from benchmarks._harness.docs_tables import write_block
 from benchmarks._harness.environment import describe_run
-from benchmarks._harness.results_file import (
-    JsonResults,
-    Results,
-    read_json_results,
-    write_text,
-)
-from benchmarks._speed import latency, members, monitor
+from benchmarks._harness.results_file import JsonResults, Results, read_json_results, write_text
 from benchmarks._speed.measure import measure_all
+from benchmarks._speed.parts import PARTS, Part
 from benchmarks._speed.report import plots, printed_lines, write_docs
 from benchmarks._speed.sizes import FULL, QUICK
 
 LIBRARIES = ("mixupe-sklearn", "torch", "scikit-learn", "skorch", "numpy", "pytabkit")
-PARTS = {"members": members, "monitor": monitor, "latency": latency}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -67,24 +60,24 @@ def file_of(options: argparse.Namespace) -> pathlib.Path:
     """The file of results."""
     if options.json is not None:
         return options.json
-    name = PARTS[options.part].RESULTS.stem if options.part else "speed"
+    name = PARTS[options.part].results.stem if options.part else "speed"
     if options.quick or not options.part:
         return pathlib.Path("build") / f"{name}{'-quick' if options.quick else ''}.json"
-    return PARTS[options.part].RESULTS
+    return PARTS[options.part].results
 
 
-def measure_part(part: ModuleType, store: JsonResults, is_quick: bool) -> None:
+def measure_part(part: Part, store: JsonResults, is_quick: bool) -> None:
     """Measure what the file does not have yet."""
     for name, measure in part.measurements(is_quick).items():
         print(f"{name} ...", file=sys.stderr, flush=True)
         store.part(name, measure)
 
 
-def report_part(part: ModuleType, results: Results, has_docs: bool) -> None:
+def report_part(part: Part, results: Results, has_docs: bool) -> None:
     """Print the table, and write it into its page if asked to."""
     print(part.report(results))
     if has_docs:
-        write_block(part.PAGE, part.BLOCK_NAME, part.report(results))
+        write_block(part.page, part.block, part.report(results))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -48,12 +48,7 @@ LABELS = {
     "floor-twice": "floor: matrix products, 2 x batch",
 }
 # The least arithmetic of each of our methods.
-FLOOR_OF = {
-    "erm": "floor",
-    "mixup": "floor",
-    "quarter": "floor-quarter",
-    "mixupe": "floor-twice",
-}
+FLOOR_OF = {"erm": "floor", "mixup": "floor", "quarter": "floor-quarter", "mixupe": "floor-twice"}
 OURS: dict[str, dict[str, Any]] = {
     "erm": {"method": "erm"},
     "mixup": {"method": "mixup"},

@@ -1,12 +1,11 @@
 """The parts of a run, each a function that returns plain figures."""
 
 import re
-import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from importlib.metadata import packages_distributions, requires
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,14 +24,17 @@ from benchmarks._speed.baselines import (
     scikit_learn_classifier,
 )
 from benchmarks._speed.memory import measure_memory
-from benchmarks._speed.sizes import Scale, Size, epochs_of, make_table, seconds_of_fit
-from benchmarks._speed.threads import measure_threads
+from benchmarks._speed.sizes import Scale, Size, epochs_of, make_table, seconds_of_step
+from mixupe_sklearn import MixupEClassifier
+from mixupe_sklearn._net.build import rows_a_pass
+from mixupe_sklearn._runtime.hardware import n_threads_for
 
 # Candidates that threads make a difference to. Each runs with its default number.
 WITH_OWN_THREADS = ("mixupe", "mixup", "mlp", "skorch", "listing", "listing-torch")
 PREDICTED_FEATURES = (16, 200)
 # Where threads compete for cores, a step may take a hundred times as long: then rounds are few.
 MOST_SECONDS = 45.0
+MOST_STEPS = 1_000
 # A program that imports, and prints the seconds and the imported modules.
 IMPORTING = """
 import json, sys, time
@@ -140,13 +142,31 @@ def _with_threads(n_threads: int | None, run: Run) -> None:
         run()
 
 
-def measure_all_threads(scale: Scale) -> Results:
-    """Two threads against one at each size of that comparison."""
-    n_rounds = min(3, scale.n_rounds)
-    return {
-        size.name: measure_threads(size, n_rounds, scale.thread_seconds)
-        for size in scale.thread_sizes
+def measure_threads(scale: Scale) -> Results:
+    """Microseconds per step of MixupE with one and two threads, alone and beside a busy core."""
+    return {size.name: _measure_threads(size, scale) for size in scale.thread_sizes}
+
+
+def _measure_threads(size: Size, scale: Scale) -> Results:
+    n_steps = max(3, min(MOST_STEPS, round(scale.thread_seconds / seconds_of_step(size))))
+    size = size._replace(rows=n_steps * size.batch)
+    table = make_table(size.rows, size.features, size.classes)
+    runs: dict[str, Run] = {
+        name: partial(our_classifier(size, 1, n_threads=n_threads).fit, *table)
+        for name, n_threads in (("one", 1), ("two", 2))
     }
+    take_turns(runs, 1)  # first calls
+    times = beside_busy_cores(runs, min(3, scale.n_rounds), 1, MOST_SECONDS / 3)
+    return {
+        "default": default_threads(our_classifier(size, 1).fit(*table), size.rows),
+        "microseconds": per_step(times, dict.fromkeys(times, n_steps)),
+    }
+
+
+def default_threads(classifier: MixupEClassifier, n_rows: int) -> int:
+    """The default number of threads of a fitted classifier for a fit of so many rows."""
+    net = classifier.net_
+    return n_threads_for(net.module_, rows_a_pass(net, n_rows), torch.get_num_threads())
 
 
 def _few_epochs(scale: Scale) -> Candidates:
@@ -183,84 +203,35 @@ def extras_among(modules: set[str]) -> list[str]:
     >>> extras_among({"skorch", "optuna"})
     ['optuna']
     """
-    wanted = requires("mixupe-sklearn") or []
-    # "optuna>=5.0; extra == 'search'" belongs to an extra; a line without a condition does not.
-    extras = {_name_of(line) for line in wanted if "extra ==" in line}
-    extras -= {_name_of(line) for line in wanted if "extra ==" not in line}
-    owners = packages_distributions()
-    return sorted(
-        m for m in modules if any(_normalized(owner) in extras for owner in owners.get(m, []))
-    )
-
-
-def _name_of(requirement: str) -> str:
-    return _normalized(re.split(r"[^\w.-]", requirement, maxsplit=1)[0])
+    names: dict[bool, set[str]] = {True: set(), False: set()}
+    for line in requires("mixupe-sklearn") or []:  # such as "optuna>=5.0; extra == 'search'"
+        names["extra ==" in line].add(_normalized(re.split(r"[^\w.-]", line, maxsplit=1)[0]))
+    extras, owners = names[True] - names[False], packages_distributions()
+    return sorted(m for m in modules if extras & set(map(_normalized, owners.get(m, []))))
 
 
 def _normalized(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-class Part(NamedTuple):
-    """A part of a run, and its estimated seconds on an idle machine."""
-
-    measure: Callable[[], Results]
-    seconds: float
-
-
-def parts_of(scale: Scale) -> dict[str, Part]:
+def parts_of(scale: Scale) -> dict[str, Callable[[], Results]]:
     """All parts in the order of measurement; sizes come last, the cheap ones first."""
-    steps = scale.n_rounds * scale.reference.n_steps(scale.epochs)
-    # Four figures per round, a first fit of each kind, and one for the default.
-    n_thread_fits = len(scale.thread_sizes) * (4 * min(3, scale.n_rounds) + 3)
-    parts = {
-        "reference": Part(partial(measure_reference, scale), 0.011 * steps),
-        "busy": Part(partial(measure_busy, scale), 0.005 * steps),
-        "memory": Part(
-            partial(measure_memory, scale.n_large, scale.kinds),
-            len(scale.kinds) * (5 + 1e-5 * scale.n_large),
-        ),
-        "import": Part(partial(measure_imports, scale.n_imports), 9.0 * (scale.n_imports + 1)),
-        "prediction": Part(partial(measure_prediction, scale), 4.0 * scale.n_rounds),
-        "threads": Part(
-            partial(measure_all_threads, scale), n_thread_fits * (scale.thread_seconds + 0.1)
-        ),
-        "own threads": Part(partial(measure_own_threads, scale), 0.003 * steps),
+    return {
+        "reference": partial(measure_reference, scale),
+        "busy": partial(measure_busy, scale),
+        "memory": partial(measure_memory, scale.n_large, scale.kinds),
+        "import": partial(measure_imports, scale.n_imports),
+        "prediction": partial(measure_prediction, scale),
+        "threads": partial(measure_threads, scale),
+        "own threads": partial(measure_own_threads, scale),
+        **{size.name: partial(measure_cell, size, scale) for size in scale.cells},
     }
-    for size in scale.cells:
-        parts[size.name] = Part(partial(measure_cell, size, scale), _cell_seconds(size, scale))
-    return parts
-
-
-def _cell_seconds(size: Size, scale: Scale) -> float:
-    """Estimated time of all rounds of a size; some candidates are faster than MixupE."""
-    a_round = 4.0 * seconds_of_fit(size) + 0.5
-    if a_round > scale.cell_seconds:
-        return a_round
-    return min(scale.n_cell_rounds, max(2, int(scale.cell_seconds / a_round))) * a_round
 
 
 def measure_all(scale: Scale, store: JsonResults, report: Callable[[str], object] = print) -> None:
     """Measure every part that the file does not have yet."""
     parts = parts_of(scale)
-    missing = {name: part.seconds for name, part in parts.items() if name not in store.parts}
-    planned = sum(missing.values())
-    start = time.perf_counter()
-    for number, (name, part) in enumerate(parts.items(), start=1):
-        word = "measured" if name in missing else "kept"
-        store.part(name, part.measure)
-        missing.pop(name, None)
-        left = seconds_left(planned, sum(missing.values()), time.perf_counter() - start)
-        report(f"{number} of {len(parts)}: {name} {word}; about {left / 60:.0f} minutes left")
-
-
-def seconds_left(planned: float, unmeasured: float, took: float) -> float:
-    """Estimated time of the remaining parts, at the speed so far.
-
-    Examples
-    --------
-    >>> seconds_left(planned=100.0, unmeasured=60.0, took=80.0)
-    120.0
-    """
-    is_begun = planned > unmeasured
-    return unmeasured * took / (planned - unmeasured) if is_begun else unmeasured
+    for number, (name, measure) in enumerate(parts.items(), start=1):
+        word = "kept" if name in store.parts else "measured"
+        store.part(name, measure)
+        report(f"{number} of {len(parts)}: {name} {word}")

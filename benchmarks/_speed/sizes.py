@@ -128,23 +128,10 @@ def seconds_of_fit(size: Size) -> float:
 def make_table(
     n_rows: int, n_features: int, n_classes: int, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Normal features, and the class with the highest noisy linear score.
+    """Normal features in single precision, and the class with the highest noisy linear score.
 
-    The table is filled in place and labelled in pieces, which needs little further memory.
-
-    Parameters
-    ----------
-    n_rows, n_features, n_classes : int
-        The size of the table.
-    seed : int, default=0
-        Equal seeds give equal tables.
-
-    Returns
-    -------
-    X : ndarray of shape (n_rows, n_features)
-        In single precision.
-    y : ndarray of shape (n_rows,)
-        Integers; every class occurs.
+    The table is filled in place and labelled in pieces, which needs little further memory. Every
+    class occurs.
 
     Examples
     --------

@@ -103,8 +103,7 @@ class Dataset:
             return Split(self.X[:n], self.y[:n], self.X[n:], self.y[n:])
         train, test = split_by_speaker(self.speakers, seed=seed)
         return Split(
-            *(_samples(self.X, train), self.y[train]),
-            *(_samples(self.X, test), self.y[test]),
+            *(_samples(self.X, train), self.y[train]), *(_samples(self.X, test), self.y[test])
         )
 
 

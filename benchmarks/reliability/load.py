@@ -46,12 +46,7 @@ from benchmarks._harness.resources import (
 )
 from benchmarks._harness.results_file import write_text
 from benchmarks._harness.subprocesses import call_in_child
-from mixupe_sklearn import (
-    MixupEClassifier,
-    MixupEImageClassifier,
-    make_mixupe_pipeline,
-    preset,
-)
+from mixupe_sklearn import MixupEClassifier, MixupEImageClassifier, make_mixupe_pipeline, preset
 
 ROWS = ROOT / "benchmarks" / "results" / "load" / "rows.csv"
 PAGE = ROOT / "docs" / "benchmarks" / "load.md"

@@ -31,7 +31,7 @@ from benchmarks._speed.baselines import (
     run_products,
     train_listing,
 )
-from benchmarks._speed.measure import extras_among
+from benchmarks._speed.measure import default_threads, extras_among, measure_threads
 from benchmarks._speed.report import PALETTES, bars_of, draw
 from benchmarks._speed.sizes import (
     QUICK,
@@ -43,7 +43,6 @@ from benchmarks._speed.sizes import (
     some_sizes,
     thread_sizes,
 )
-from benchmarks._speed.threads import default_threads, measure_threads
 from mixupe_sklearn import Draw, MixupELoss
 from mixupe_sklearn.modules import MLP
 
@@ -482,7 +481,7 @@ def test_tables_are_of_the_kind_that_they_are_named_after(kind):
 
 
 def test_two_threads_are_compared_with_one_and_the_default_is_told():
-    figures = measure_threads(SMALL, n_rounds=1, seconds=0.0)
+    (figures,) = measure_threads(replace(TINY, n_rounds=1)).values()
     assert figures["default"] == 1
     assert set(figures["microseconds"]) == {"one", "two", "beside one", "beside two"}
 

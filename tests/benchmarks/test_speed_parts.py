@@ -6,8 +6,8 @@ from benchmarks import speed
 from benchmarks._harness.docs_tables import block_of
 from benchmarks._harness.resources import can_measure
 from benchmarks._harness.results_file import read_json_results
-from benchmarks._speed import latency, members
-from benchmarks._speed.members import N_MEMBERS
+from benchmarks._speed import parts
+from benchmarks._speed.parts import N_MEMBERS, PARTS
 
 # It takes all of torch's threads.
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -22,25 +22,25 @@ def quick(tmp_path_factory):
 
 
 def test_a_quick_run_times_both_in_every_round_and_measures_memory(quick, capsys):
-    parts = read_json_results(quick)["parts"]
-    for size in members.QUICK:
-        seconds = parts[f"{size.rows} rows"]["seconds"]
-        assert [len(times) for times in seconds.values()] == [size.rounds, size.rounds]
+    found = read_json_results(quick)["parts"]
+    for n_rows, _, rounds, _ in parts.QUICK_MEMBER_SIZES:
+        seconds = found[f"{n_rows} rows"]["seconds"]
+        assert [len(times) for times in seconds.values()] == [rounds, rounds]
         assert min(map(min, seconds.values())) > 0
     if can_measure():
-        assert [part["rows"] for part in parts.values() if "added" in part] == [2_000]
+        assert [part["rows"] for part in found.values() if "added" in part] == [2_000]
     before = quick.read_bytes()
     assert speed.main(["--part", "members", "--quick", "--json", str(quick)]) == 0  # resumed
     assert quick.read_bytes() == before
-    assert capsys.readouterr().out == members.report(read_json_results(quick)) + "\n"
+    assert capsys.readouterr().out == parts.report_members(read_json_results(quick)) + "\n"
 
 
 def test_what_is_compared_differs_in_members_alone():
-    many, one = (members.classifier_of(n, epochs=3).get_params() for n in (N_MEMBERS, 1))
+    many, one = (parts.classifier_of(n, epochs=3).get_params() for n in (N_MEMBERS, 1))
     assert {name for name in many if many[name] != one[name]} == {"n_members"}
     assert not one["early_stopping"]
-    X, y = members.make_table(200)
-    fitted = members.classifier_of(N_MEMBERS, epochs=1).fit(X, y)
+    X, y = parts.make_table(200, parts.N_FEATURES, parts.N_CLASSES)
+    fitted = parts.classifier_of(N_MEMBERS, epochs=1).fit(X, y)
     assert fitted.predict_proba_members(X).shape == (N_MEMBERS, 200, 5)
 
 
@@ -48,7 +48,7 @@ def test_what_is_compared_differs_in_members_alone():
 def test_the_bound_stands_beside_the_figure(times, verdict):
     seconds = {"members": times, "singles": [1.0, 1.0]}
     part = {"rows": 500, "epochs": 50, "bound": 0.4, "seconds": seconds}
-    text = members.report({"parts": {"500 rows": part}})
+    text = parts.report_members({"parts": {"500 rows": part}})
     assert text.splitlines()[-1].startswith("| 500 | 50 | 2 | ")
     assert text.splitlines()[-1].endswith(f" | at most 0.4: {verdict} |")
 
@@ -70,10 +70,10 @@ def test_one_row_is_predicted_by_all_candidates_in_turns(tmp_path, capsys):
     assert list(part["seconds"]) == [
         *("forward", "predict_proba", "to_torch", "onnxruntime", "pipeline"),
     ]
-    assert latency.report(read_json_results(path)) in capsys.readouterr().out
+    assert parts.report_latency(read_json_results(path)) in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", speed.PARTS)
+@pytest.mark.parametrize("name", PARTS)
 def test_a_file_without_results_is_an_error(name, tmp_path, capsys):
     path = tmp_path / "results.json"
     command = ["--part", name, "--report-only", "--json", str(path)]
@@ -83,7 +83,7 @@ def test_a_file_without_results_is_an_error(name, tmp_path, capsys):
     assert "Error: Got results.json without run and parts" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("part", speed.PARTS.values(), ids=speed.PARTS)
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
 def test_the_page_has_the_table_of_the_committed_file(part):
-    made = part.report(read_json_results(part.RESULTS))
-    assert block_of(part.PAGE.read_text(), part.BLOCK_NAME) == made
+    made = part.report(read_json_results(part.results))
+    assert block_of(part.page.read_text(), part.block) == made
