@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -135,7 +135,7 @@ def topics(n_rows: int, n_columns: int, n_classes: int = 20) -> tuple[sparse.csr
 def many_columns(n_rows: int, n_columns: int, **params: Any) -> Finding:
     """A sparse table that would not fit into memory as a dense one; the last rows are the test."""
     X, y = topics(n_rows, n_columns)
-    before = _checksum(X.data, X.indices, X.indptr)
+    before = _checksum([X.data, X.indices, X.indptr])
     n_train = n_rows * 9 // 10
     classifier = MixupEClassifier(**params, random_state=0).fit(X[:n_train], y[:n_train])
     proba = classifier.predict_proba(X[n_train:])
@@ -151,24 +151,21 @@ def many_columns(n_rows: int, n_columns: int, **params: Any) -> Finding:
                 classifier.predict_proba(few.toarray()), proba[:20]
             ),
             "one row alone gives the same bits": np.array_equal(one, proba[:1]),
-            "input unchanged": _checksum(X.data, X.indices, X.indptr) == before,
+            "input unchanged": _checksum([X.data, X.indices, X.indptr]) == before,
         },
     )
 
 
-def _checksum(*arrays: Any) -> int:
+def _checksum(blocks: Iterable[Any]) -> int:
     total = 0
-    for array in arrays:
-        total = zlib.crc32(array, total)
+    for block in blocks:
+        total = zlib.crc32(block, total)
     return total
 
 
 def _file_checksum(path: pathlib.Path) -> int:
-    total = 0
     with path.open("rb") as file:
-        while block := file.read(2**24):
-            total = zlib.crc32(block, total)
-    return total
+        return _checksum(iter(partial(file.read, 2**24), b""))
 
 
 def write_rows(path: pathlib.Path, n_rows: int, n_features: int) -> np.ndarray:
@@ -352,70 +349,37 @@ def many_calls(n_calls: int, names: Sequence[str] | None = None) -> Finding:
 
 ONE = preset("paper") | {"batch_size": 500}
 SHORT = {"max_epochs": 2, "batch_size": 50}
+FEW = {"max_epochs": 2, "min_steps": 0}
 NARROW = {"module_params": {"d_hidden": (32,)}}
-# Each case in its full size, and in a small one for tests.
-CASES: dict[str, dict[str, Callable[[], Finding]]] = {
-    "classes": {
-        "full": partial(
-            many_classes,
-            10_000,
-            30_001,
-            **ONE | {"max_epochs": 3, "lr": 0.003, "early_stopping": True},
-        ),
-        "small": partial(many_classes, 200, 1_001, **ONE | {"max_epochs": 20, "batch_size": 50}),
-    },
-    "classes, eight members": {
-        "full": partial(
-            many_classes,
-            10_000,
-            20_001,
-            max_epochs=2,
-            min_steps=0,
-            module_params={"d_hidden": (64, 64)},
-        ),
-        "small": partial(many_classes, 200, 801, max_epochs=10, min_steps=0),
-    },
-    "columns": {
-        "full": partial(many_columns, 20_000, 100_000, **ONE | {"max_epochs": 3} | NARROW),
-        "small": partial(many_columns, 1_000, 5_000, **ONE | {"max_epochs": 5, "batch_size": 50}),
-    },
-    "columns, eight members": {
-        "full": partial(many_columns, 2_000, 100_000, max_epochs=2, min_steps=0, **NARROW),
-        "small": partial(many_columns, 500, 5_000, max_epochs=5, min_steps=0),
-    },
-    "rows in a file": {
-        "full": partial(
-            many_rows,
-            10**7,
-            10,
-            **ONE
-            | {"max_epochs": 1, "batch_size": 10_000, "module_params": {"d_hidden": (32, 32)}},
-        ),
-        "small": partial(many_rows, 20_000, 10, **ONE | {"max_epochs": 1, "batch_size": 100}),
-    },
-    "levels": {
-        "full": partial(
-            many_levels, 100_000, 50_000, **ONE | {"max_epochs": 2, "lr": 0.01} | NARROW
-        ),
-        "small": partial(many_levels, 400, 100, **ONE | {"max_epochs": 40, "batch_size": 20}),
-    },
-    "fits": {
-        "full": partial(many_fits, 1_000, **preset("paper") | SHORT),
-        "small": partial(many_fits, 60, **preset("paper") | SHORT),
-    },
-    "fits, eight members": {
-        "full": partial(many_fits, 1_000, **SHORT, min_steps=0),
-        "small": partial(many_fits, 20, **SHORT, min_steps=0),
-    },
-    "threads": {
-        "full": partial(many_calls, 200),
-        "small": partial(many_calls, 50, ["eight members", "one network", "pipeline"]),
-    },
+CASES: dict[str, Callable[[], Finding]] = {
+    "classes": partial(
+        many_classes, 10_000, 30_001, **ONE | {"max_epochs": 3, "lr": 0.003, "early_stopping": True}
+    ),
+    "classes, eight members": partial(
+        many_classes, 10_000, 20_001, **FEW, module_params={"d_hidden": (64, 64)}
+    ),
+    "columns": partial(many_columns, 20_000, 100_000, **ONE | {"max_epochs": 3} | NARROW),
+    "columns, eight members": partial(many_columns, 2_000, 100_000, **FEW, **NARROW),
+    "rows in a file": partial(
+        many_rows,
+        10**7,
+        10,
+        **ONE | {"max_epochs": 1, "batch_size": 10_000, "module_params": {"d_hidden": (32, 32)}},
+    ),
+    "levels": partial(many_levels, 100_000, 50_000, **ONE | {"max_epochs": 2, "lr": 0.01} | NARROW),
+    "fits": partial(many_fits, 1_000, **preset("paper") | SHORT),
+    "fits, eight members": partial(many_fits, 1_000, **SHORT, min_steps=0),
+    "threads": partial(many_calls, 200),
 }
 
 
-def measure_case(name: str, scale: str) -> dict[str, Any]:
-    """Run a case in this process: its row. One of the threads samples the memory."""
+def measure_case(name: str) -> dict[str, Any]:
+    """Run a case in this process: its figures."""
+    return measured(CASES[name])
+
+
+def measured(run: Callable[[], Finding]) -> dict[str, Any]:
+    """The finding of a case with its time and resources. One thread samples the memory."""
     # So that imports on the way are not counted.
     X = np.zeros((20, 2), dtype=np.float32)
     params = preset("paper") | {"max_epochs": 1, "batch_size": 10, "early_stopping": True}
@@ -424,7 +388,7 @@ def measure_case(name: str, scale: str) -> dict[str, Any]:
         before = Usage.now()
         reset_peak()
         clock = time.perf_counter()
-        finding = CASES[name][scale]()
+        finding = run()
         seconds = time.perf_counter() - clock
         most = memory_of_process()["most"]
         _trim()
@@ -499,9 +463,9 @@ def fill(page: str, rows: pd.DataFrame) -> str:
     return fill_block(page, "checks", checks_list(rows), kind="load")
 
 
-def run_case(name: str, scale: str) -> dict[str, Any]:
+def run_case(name: str) -> dict[str, Any]:
     """Run a case in a new process: its row."""
-    found = call_in_child("benchmarks.reliability.load", "measure_case", name, scale)
+    found = call_in_child("benchmarks.reliability.load", "measure_case", name)
     texts = {
         key: json.dumps(found[key], sort_keys=key == "settings")
         for key in ("settings", "checked", "wrong")
@@ -510,7 +474,7 @@ def run_case(name: str, scale: str) -> dict[str, Any]:
         "case": name,
         **found,
         **texts,
-        "scale": scale,
+        "scale": "full",
         "cores": n_cores(),
         "versions": versions_of(),
         "commit": commit(),
@@ -518,27 +482,15 @@ def run_case(name: str, scale: str) -> dict[str, Any]:
     }
 
 
-def merged(old: pd.DataFrame, new: list[dict[str, Any]]) -> pd.DataFrame:
-    """Rows of all cases in their order; the new row of a case replaces the old one.
-
-    Examples
-    --------
-    >>> old = pd.DataFrame([{"case": "fits", "seconds": 1}, {"case": "classes", "seconds": 2}])
-    >>> merged(old, [{"case": "fits", "seconds": 3}])["seconds"].tolist()
-    [2, 3]
-    """
-    by_case = {row["case"]: row for row in [*old.to_dict("records"), *new]}
-    return pd.DataFrame([by_case[name] for name in CASES if name in by_case])
-
-
-def measure(names: Sequence[str], scale: str, path: pathlib.Path) -> pd.DataFrame:
-    """Run cases one after the other; each row is written when its case ends."""
-    rows = pd.read_csv(path) if path.exists() else pd.DataFrame()
-    path.parent.mkdir(parents=True, exist_ok=True)
+def measure(names: Sequence[str], path: pathlib.Path) -> pd.DataFrame:
+    """Run cases one after the other; the row of a case is written, or replaced, when it ends."""
+    rows = pd.read_csv(path).to_dict("records") if path.exists() else []
+    by_case = {row["case"]: row for row in rows}
     for name in names:
         print(f"{name} ...", flush=True)
-        rows = merged(rows, [run_case(name, scale)])
-        rows.to_csv(path, index=False)
+        by_case[name] = run_case(name)
+        rows = pd.DataFrame([by_case[case] for case in CASES if case in by_case])
+        write_text(path, rows.to_csv(index=False))
     return pd.read_csv(path)
 
 
@@ -548,8 +500,7 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks.reliability.load", description=(__doc__ or "").splitlines()[0]
     )
     made.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), metavar="CASE")
-    made.add_argument("--quick", action="store_true", help="small sizes: for tests")
-    made.add_argument("--output", type=pathlib.Path, help="file of the rows")
+    made.add_argument("--output", type=pathlib.Path, default=ROWS, help="file of the rows")
     made.add_argument("--report-only", action="store_true", help="run nothing, read the rows")
     made.add_argument("--docs", action="store_true", help="write the table into the docs")
     return made
@@ -558,12 +509,11 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the cases, write their rows, print the table; return 1 if a check failed."""
     options = parser().parse_args(arguments)
-    default = pathlib.Path("build/load.csv") if options.quick else ROWS
-    path, scale = options.output or default, "small" if options.quick else "full"
     if not options.report_only and not can_measure():
         print("Got a system that does not report memory, but expected Linux.", file=sys.stderr)
         return 2
-    rows = pd.read_csv(path) if options.report_only else measure(options.cases, scale, path)
+    path = options.output
+    rows = pd.read_csv(path) if options.report_only else measure(options.cases, path)
     print(f"\n{load_table(rows)}\n\n{checks_list(rows)}\n\nRows: {path}")
     if options.docs:
         write_text(PAGE, fill(PAGE.read_text(), rows))

@@ -320,56 +320,32 @@ def search_once(name: str, pruner: str, seed: int, n_trials: int, max_epochs: in
     }
 
 
-def compare_pruners(rows: pd.DataFrame) -> pd.DataFrame:
-    """Means and deviations of each pruner on each dataset, and its differences to no pruning."""
-    lines = []
+def describe_pruning(rows: pd.DataFrame) -> str:
+    """Each pruner on each dataset beside no pruning, and whether ``"auto"`` is worth it.
+
+    The loss of test score is paired, seed by seed. Scores are in percent.
+    """
+    lines, verdicts = [], []
     for (data, pruner), part in rows.groupby(["data", "pruner"], sort=False):
         part = part.set_index("seed")
         plain = rows[(rows["data"] == data) & (rows["pruner"] == PRUNERS[0])].set_index("seed")
-        loss = plain["test_score"] - part["test_score"]
-        lines.append(
-            {
-                "data": data,
-                "pruner": pruner,
-                "epochs": part["n_epochs"].mean(),
-                "saved": 1 - part["n_epochs"].sum() / plain["n_epochs"].sum(),
-                "seconds": part["seconds"].mean(),
-                "valid": part["valid_score"].mean(),
-                "test": part["test_score"].mean(),
-                "test_deviation": part["test_score"].std(),
-                "loss": loss.mean(),
-                "loss_deviation": loss.std(),
-                "noise": plain["test_score"].std(),
-            }
-        )
-    return pd.DataFrame(lines)
-
-
-def pruning_table(comparison: pd.DataFrame) -> str:
-    """The comparison as Markdown; scores are in percent."""
-    lines = [
-        [
-            *(row.data, row.pruner, f"{row.epochs:.0f}", f"{row.saved:.0%}", f"{row.seconds:.1f}"),
-            f"{100 * row.valid:.2f}",
-            f"{100 * row.test:.2f} ± {100 * row.test_deviation:.2f}",
-            f"{100 * row.loss:.2f} ± {100 * row.loss_deviation:.2f}",
-        ]
-        for row in comparison.itertuples()
-    ]
+        valid, test = 100 * part["valid_score"], 100 * part["test_score"]
+        loss, noise = 100 * plain["test_score"] - test, (100 * plain["test_score"]).std()
+        saved = 1 - part["n_epochs"].sum() / plain["n_epochs"].sum()
+        figures = [f"{part['n_epochs'].mean():.0f}", f"{saved:.0%}"]
+        figures += [f"{part['seconds'].mean():.1f}", f"{valid.mean():.2f}"]
+        figures += [f"{one.mean():.2f} ± {one.std():.2f}" for one in (test, loss)]
+        lines.append([data, pruner, *figures])
+        if pruner == PRUNERS[1]:
+            verdicts.append(
+                f"{data}: pruner={pruner!r} saves {saved:.0%} of the epochs, "
+                f"{'at least' if saved >= MUST_SAVE else 'LESS than'} {MUST_SAVE:.0%}; its test "
+                f"score is {abs(loss.mean()):.2f} points "
+                f"{'lower' if loss.mean() > 0 else 'higher or equal'}, "
+                f"{'within' if loss.mean() <= noise else 'BEYOND'} the seed noise of {noise:.2f}."
+            )
     header = ["data", "pruner", "epochs", "saved", "seconds", "validation (%)", "test (%)"]
-    return plain_markdown([*header, "test loss (%)"], lines)
-
-
-def judge(comparison: pd.DataFrame, pruner: str) -> list[str]:
-    """Whether, on each dataset, the saving is large enough and the loss within the noise."""
-    return [
-        f"{row.data}: pruner={pruner!r} saves {row.saved:.0%} of the epochs, "
-        f"{'at least' if row.saved >= MUST_SAVE else 'LESS than'} {MUST_SAVE:.0%}; its test score "
-        f"is {100 * abs(row.loss):.2f} points {'lower' if row.loss > 0 else 'higher or equal'}, "
-        f"{'within' if row.loss <= row.noise else 'BEYOND'} the seed noise of "
-        f"{100 * row.noise:.2f}."
-        for row in comparison[comparison["pruner"] == pruner].itertuples()
-    ]
+    return "\n".join([plain_markdown([*header, "test loss (%)"], lines), "", *verdicts])
 
 
 def run_pruning(options: argparse.Namespace, path: pathlib.Path) -> None:
@@ -385,10 +361,7 @@ def run_pruning(options: argparse.Namespace, path: pathlib.Path) -> None:
     found = Parallel(n_jobs=options.jobs, return_as="generator")(calls)
     append_rows(path, found, note)
     rows = pd.read_csv(path, keep_default_na=False)
-    comparison = compare_pruners(rows[rows["run"] == note["run"]])
-    print(f"\n{pruning_table(comparison)}\n")
-    print(f"{n_seeds} seeds; mean ± deviation; the loss is paired, seed by seed.")
-    print("\n".join([*judge(comparison, PRUNERS[1]), f"Rows: {path}"]))
+    print(f"\n{describe_pruning(rows[rows['run'] == note['run']])}\nRows: {path}")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -413,8 +386,8 @@ def parser() -> argparse.ArgumentParser:
     ):
         made.add_argument(f"--{name}", type=positive_int, default=default, help=words)
     words = "folder of search_speed.csv and pruning.csv (build)"
-    default = pathlib.Path("build")
-    made.add_argument("--output", type=pathlib.Path, default=default, metavar="DIR", help=words)
+    build = pathlib.Path("build")
+    made.add_argument("--output", type=pathlib.Path, default=build, metavar="DIR", help=words)
     return made
 
 

@@ -82,7 +82,7 @@ def lines_with(text, start):
 
 
 def hand_made(**columns):
-    """Rows of two networks, four cells and a quarter, by two seeds; figures tell who they are of."""
+    """Rows of two networks, four cells and a quarter, by two seeds; figures identify them."""
     found = []
     methods = [("erm", None), ("mixup", None), ("erm+penalty", 1.0), ("mixupe", 1.0)]
     methods += [("mixupe", 0.25), ("manifold-mixup", None)]
@@ -155,7 +155,7 @@ def test_a_folder_of_image_file_is_trained_on_and_deformed(tmp_path):
     assert set(DEFORMED) <= set(row)
 
 
-def test_a_fingerprint_tells_rows_classes_and_splits_apart(tmp_path):
+def test_the_fingerprint_depends_on_samples_classes_and_split(tmp_path):
     X, y = np.zeros((4, 2, 2, 1), np.uint8), np.arange(4) % 2
     changed = X.copy()
     changed[3, 0, 0, 0] = 1
@@ -233,7 +233,7 @@ def noise(n=3):
 
 
 @pytest.mark.parametrize("name", DEFORMATIONS)
-def test_a_deformation_is_drawn_once_and_for_all(name):
+def test_a_deformation_is_always_the_same(name):
     X = noise()
     first = deform(X, name)
     assert (first.shape, first.dtype) == (X.shape, torch.uint8)
@@ -260,7 +260,7 @@ def test_a_zoom_below_one_shows_the_middle_and_one_above_a_black_rim():
 
 
 class Bright:
-    """Says whether a image's mean is above a quarter of white."""
+    """Predicts whether the mean of an image is above a quarter of white."""
 
     image_size, shape_in_ = None, (3, 12, 12)
 
@@ -318,9 +318,9 @@ def test_a_recipe_is_a_network_with_its_training():
     config = config_of("mixup", alpha=1.0, eta=0.1)
     fit = Fit(load_digit_images(), 0, network, config, {"max_epochs": 3, "device": "cpu"})
     assert fit.make().max_epochs == trial.max_epochs
-    told = json.loads(fit.identity["params"])["callbacks"]
-    assert told[0]["callback"] == "LRScheduler"
-    assert told[0]["milestones"] == trial.callbacks[0].milestones
+    recorded = json.loads(fit.identity["params"])["callbacks"]
+    assert recorded[0]["callback"] == "LRScheduler"
+    assert recorded[0]["milestones"] == trial.callbacks[0].milestones
     assert fit.identity == fit.identity
 
 
@@ -427,8 +427,8 @@ def test_ablation_and_deformations_make_only_what_images_has_not(run, tmp_path, 
     assert text.startswith(before)
     rows = rows_in(folder)
     added = rows.iloc[len(before.splitlines()) - 1 :]
-    told = list(zip(added["method"], added["alpha"], added["eta"].fillna(0), strict=True))
-    assert told == [("mixupe", 1.0, 0.1)] * 2 + [("manifold-mixup", 2.0, 0.0)] * 2
+    shown = list(zip(added["method"], added["alpha"], added["eta"].fillna(0), strict=True))
+    assert shown == [("mixupe", 1.0, 0.1)] * 2 + [("manifold-mixup", 2.0, 0.0)] * 2
     table = (folder / "ablation.md").read_text()
     for eta in (0.001, 0.1):
         errors = rows.query(f"method == 'mixupe' and eta == {eta} and penalty_fraction == 1")
@@ -456,7 +456,7 @@ def test_the_report_says_what_the_rows_say(run, capsys):
     assert "compare methods within one run" in printed
 
 
-def test_digits_are_run_without_a_word_on_data(tmp_path, capsys):
+def test_digits_are_run_without_data_options(tmp_path, capsys):
     options = ["--networks", "preactresnet18(width=2, blocks=(1, 1))", "--methods", "erm"]
     options += ["--seeds", "1", "--epochs", "1", "--jobs", "1", "--quiet", "--output", tmp_path]
     assert run_command(images, *options) == 0
@@ -466,7 +466,7 @@ def test_digits_are_run_without_a_word_on_data(tmp_path, capsys):
     assert row["test_error"] < 85
 
 
-def test_audio_are_run_without_a_word_on_data(tmp_path, capsys):
+def test_audio_are_run_without_data_options(tmp_path, capsys):
     network = "lenet(channels=(2, 2), d_hidden=(8,))"
     options = ["--networks", network, "--seeds", "1", "--epochs", "2", "--jobs", "1", "--quiet"]
     options += ["--methods", "mixup", "mixupe", "--output", tmp_path, "--cache", tmp_path / "kept"]
@@ -508,17 +508,17 @@ def test_a_fit_that_fails_says_why_and_the_others_go_on(image_file, tmp_path, ca
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_options_are_told_in_one_sentence(options, message, tmp_path, capsys):
+def test_wrong_options_are_errors_of_one_line(options, message, tmp_path, capsys):
     assert run_command(images, *options, "--output", tmp_path, "--quiet") == 2
-    told = capsys.readouterr().err
-    assert message in told
-    assert len(told.splitlines()) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.splitlines()) == 1
 
 
 # --- reports --------------------------------------------------------------------------------------
 
 
-def test_methods_are_told_with_deviations_and_against_mixup():
+def test_methods_have_deviations_and_differences_from_mixup():
     found = texts(methods_table(section_of(hand_made())))
     assert [line[:2] for line in found[:6]] == [
         *(["small", "ERM"], ["small", "ERM + penalty"], ["small", "Mixup"]),
@@ -537,13 +537,13 @@ def test_mixup_of_the_same_alpha_is_compared_with():
     other = rows[rows["method"].isin(["mixup", "mixupe"])].assign(alpha=0.2)
     other["test_error"] += np.where(other["method"] == "mixupe", 30, 20)
     found = texts(methods_table(section_of(pd.concat([rows, other]))))
-    told = {(line[1], line[2]): line[6] for line in found if line[0] == "small"}
-    assert told["MixupE", "1"] == "+2.00"
-    assert told["MixupE", "0.2"] == "+12.00"
-    assert told["Manifold Mixup", "2"] == f"{5 - (1 + 21) / 2:+.2f}"
+    shown = {(line[1], line[2]): line[6] for line in found if line[0] == "small"}
+    assert shown["MixupE", "1"] == "+2.00"
+    assert shown["MixupE", "0.2"] == "+12.00"
+    assert shown["Manifold Mixup", "2"] == f"{5 - (1 + 21) / 2:+.2f}"
 
 
-def test_ratios_of_a_round_are_told_with_their_bounds_whether_held_or_missed():
+def test_ratios_have_their_bounds_and_verdicts():
     times = {"Mixup": [1.0, 10.0, 2.0], "MixupE": [1.8, 18.0, 3.6]}
     times["MixupE, 25 % penalised"] = [1.5, 15.0, 2.6]
     about = {"dataset": "few", "n_rows": 100}
@@ -553,7 +553,7 @@ def test_ratios_of_a_round_are_told_with_their_bounds_whether_held_or_missed():
     assert found[1][-3:] == ["1.50 (1.40 to 1.50)", "1.35", "missed"]
 
 
-def test_epochs_are_timed_in_turns_and_told_by_the_report(run, tmp_path, capsys):
+def test_epochs_are_timed_in_turns_and_reported(run, tmp_path, capsys):
     given, folder = run
     shutil.copytree(folder, tmp_path / "copy")
     given = [*given[:-1], tmp_path / "copy"]
@@ -603,7 +603,7 @@ def test_a_table_without_rows_is_none():
     assert deformations_table(section, "small", others) is None
 
 
-def test_deformations_are_told_beside_the_papers():
+def test_deformations_stand_beside_the_papers():
     configs = [
         config_of("mixup", alpha=1.0, eta=0.001),
         config_of("manifold-mixup", alpha=2.0, eta=0.001),
@@ -623,7 +623,7 @@ def test_deformations_are_told_beside_the_papers():
     assert [cell.is_best for cell in sheet.rows[1][1:4]] == [False, True, False]
 
 
-def test_rows_of_other_data_and_other_training_are_not_thrown_together():
+def test_rows_of_other_data_and_other_training_are_separate():
     rows = hand_made()
     longer = json.dumps({"module": "small", "module_params": None, "max_epochs": 9})
     every = [
@@ -636,7 +636,7 @@ def test_rows_of_other_data_and_other_training_are_not_thrown_together():
     assert [section.training["max_epochs"] for section in found] == [3, 3, 9]
 
 
-def test_networks_of_one_name_that_were_set_up_differently_are_told_apart():
+def test_networks_of_one_name_with_different_parameters_get_different_names():
     rows = hand_made()
     wider = json.dumps({"module": "small", "module_params": {"width": 9}, "max_epochs": 3})
     other = rows[rows["network"] == "small"].assign(params=wider)

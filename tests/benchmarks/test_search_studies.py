@@ -145,16 +145,15 @@ def test_rows_are_added_below_those_of_earlier_runs(tmp_path):
 @pytest.mark.parametrize(("score", "word"), [(0.95, "within"), (0.80, "BEYOND")])
 def test_a_loss_is_measured_against_the_deviation_between_seeds(score, word):
     scores = {"none": [0.94, 0.98], "auto": [score, score]}
-    comparison = search.compare_pruners(pruning_rows(scores, {"none": 100, "auto": 40}))
-    (sentence,) = search.judge(comparison, "auto")
+    sentence = search.describe_pruning(pruning_rows(scores, {"none": 100, "auto": 40}))
     assert "saves 60% of the epochs, at least 50%" in sentence
     assert f"{word} the seed noise of 2.83" in sentence
 
 
 def test_a_saving_of_less_than_half_is_called_so():
     scores = {"none": [0.94, 0.98], "auto": [0.94, 0.98]}
-    comparison = search.compare_pruners(pruning_rows(scores, {"none": 100, "auto": 51}))
-    assert "saves 49% of the epochs, LESS than 50%" in search.judge(comparison, "auto")[0]
+    text = search.describe_pruning(pruning_rows(scores, {"none": 100, "auto": 51}))
+    assert "saves 49% of the epochs, LESS than 50%" in text
 
 
 def test_searches_without_pruning_train_every_epoch(tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""The speed benchmark: what it runs is what it says, and the page says what the figures say."""
+"""The speed benchmark: what it runs, what it reports, and the page of its figures."""
 
 import copy
 import json
@@ -127,9 +127,9 @@ def test_a_small_table_is_trained_on_for_as_long_as_users_do():
         assert [epochs_of(size) for size in sizes] == epochs
 
 
-def test_a_table_made_by_rule_can_be_learned_but_not_perfectly():
+def test_a_synthetic_table_can_be_learned_but_not_perfectly():
     X, y = make_table(3_000, 16, 26)
-    classifier = Candidates(SMALL, 1)  # has a table of its own, made by the same rule
+    classifier = Candidates(SMALL, 1)  # has a table of its own, made in the same way
     assert classifier.X.shape == (60, 5)
     assert set(y) == set(range(26))
     np.testing.assert_array_equal(make_table(3_000, 16, 26)[0], X)
@@ -271,7 +271,7 @@ def test_candidates_of_torch_take_the_steps_that_they_are_divided_by(monkeypatch
 # The file of results
 
 
-def test_a_run_that_was_cut_goes_on_and_loses_nothing(tmp_path):
+def test_a_run_that_was_cut_is_resumed_and_loses_nothing(tmp_path):
     path, run = tmp_path / "new" / "speed.json", {"scale": "tiny"}
     first = JsonResults(path, run)
     first.part("one", lambda: {"microseconds": {"mixupe": [1.5, 2.0]}})
@@ -283,7 +283,7 @@ def test_a_run_that_was_cut_goes_on_and_loses_nothing(tmp_path):
     assert list(read_json_results(path)["parts"]) == ["one", "two"]
 
 
-def test_single_parts_are_measured_again_and_the_file_says_so(tmp_path):
+def test_single_parts_are_measured_again_and_the_file_records_it(tmp_path):
     path = tmp_path / "speed.json"
     first = JsonResults(path, {"scale": "tiny", "source": "old"})
     for name in ("one", "two"):
@@ -310,7 +310,7 @@ def test_parts_of_another_run_or_of_one_to_forget_are_measured_anew(tmp_path, ru
 
 
 @pytest.mark.parametrize("text", ['{"run": 1', "[]", '{"parts": {}}'])
-def test_a_file_that_holds_no_results_is_refused_in_one_sentence(tmp_path, text, capsys):
+def test_a_file_that_holds_no_results_is_an_error(tmp_path, text, capsys):
     path = tmp_path / "speed.json"
     path.write_text(text)
     assert speed.main(["--json", str(path), "--report-only"]) == 2
@@ -480,7 +480,7 @@ def test_tables_are_of_the_kind_that_they_are_named_after(kind):
 # Threads
 
 
-def test_two_threads_are_compared_with_one_and_the_default_is_told():
+def test_two_threads_are_compared_with_one_and_the_default_is_recorded():
     (figures,) = measure_threads(replace(TINY, n_rounds=1)).values()
     assert figures["default"] == 1
     assert set(figures["microseconds"]) == {"one", "two", "beside one", "beside two"}
@@ -504,7 +504,7 @@ def test_thread_sizes_go_from_small_to_large():
     assert len(works) == 8
 
 
-def test_the_readme_says_what_the_committed_figures_say():
+def test_the_readme_has_the_committed_ratios():
     times = read_json_results(ROOT / "benchmarks" / "results" / "speed.json")["parts"]["reference"]
     times = times["microseconds"]
     readme = (ROOT / "README.md").read_text()
