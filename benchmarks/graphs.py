@@ -38,7 +38,7 @@ EXAMPLES = """\
   python -m benchmarks.graphs --report-only"""
 
 
-def make_parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser(
         prog="python -m benchmarks.graphs",
@@ -118,7 +118,7 @@ def time_steps(options: argparse.Namespace, folder: pathlib.Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, report, and return the exit status."""
-    options = make_parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     # Results of synthetic graphs are not kept in the repository.
     is_kept = options.data is not None or options.report_only
     default = RESULTS if is_kept else pathlib.Path("build") / "graphs"

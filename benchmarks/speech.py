@@ -5,6 +5,7 @@ speaker is on both sides. Without a folder the data are synthetic tones. Spectro
 once and cached. Rows, report and resuming are those of ``benchmarks.images``.
 """
 
+import argparse
 import sys
 from collections.abc import Sequence
 
@@ -19,11 +20,14 @@ EXAMPLES = """\
 REPORT = Report("speech", "Speech", all_methods)
 
 
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    return make_parser("speech", "ERM, Mixup and MixupE on speech, split by speaker.", EXAMPLES)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, report, and return the exit status."""
-    description = "ERM, Mixup and MixupE on speech, split by speaker."
-    options = make_parser("speech", description, EXAMPLES).parse_args(arguments)
-    return run_and_report(options, configs_of, REPORT)
+    return run_and_report(parser().parse_args(arguments), configs_of, REPORT)
 
 
 if __name__ == "__main__":

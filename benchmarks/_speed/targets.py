@@ -157,18 +157,17 @@ def thread_ratios(times: dict[str, list[float]]) -> tuple[Ratio, Ratio]:
 def prediction_lines(parts: Results) -> list[Line]:
     """Rows per second, and the time of one row."""
     figures = parts["prediction"]
-    n_rows = figures["rows"]
-    lines = []
+    n_rows, lines = figures["rows"], []
     for n_features in (key for key in figures if key.isdecimal()):
         times = figures[n_features]
-        for prefix, task in (("", f"{n_rows:,} rows"), ("single ", "one row")):
-            ours, mlp = times[f"{prefix}ours"], times[f"{prefix}mlp"]
-            if prefix:
-                both, unit = [1e3 * median(values) for values in (ours, mlp)], "ms"
-            else:
-                both = [n_rows / median(values) / 1e6 for values in (ours, mlp)]
-                unit = "million rows a second"
-            ratio = ratio_of(ours, mlp)
+        medians = {name: median(values) for name, values in times.items()}
+        rates = [n_rows / medians[name] / 1e6 for name in ("ours", "mlp")]
+        seconds = [1e3 * medians[f"single {name}"] for name in ("ours", "mlp")]
+        for prefix, task, both, unit in (
+            ("", f"{n_rows:,} rows", rates, "million rows a second"),
+            ("single ", "one row", seconds, "ms"),
+        ):
+            ratio = ratio_of(times[f"{prefix}ours"], times[f"{prefix}mlp"])
             what = f"predict_proba of {task} x {n_features}, time / MLPClassifier's"
             shown = f"{ratio}; {both[0]:.3g} and {both[1]:.3g} {unit}"
             lines.append(Line(what, shown, ratio.median))

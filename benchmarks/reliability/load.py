@@ -373,13 +373,21 @@ CASES: dict[str, Callable[[], Finding]] = {
 }
 
 
-def measure_case(name: str) -> dict[str, Any]:
-    """Run a case in this process: its figures."""
-    return measured(CASES[name])
+QUICK_CASES: dict[str, Callable[[], Finding]] = {
+    "classes": partial(many_classes, 200, 1_001, **ONE | {"max_epochs": 20, "batch_size": 50}),
+    "classes, eight members": partial(many_classes, 200, 801, max_epochs=10, min_steps=0),
+    "columns": partial(many_columns, 1_000, 5_000, **ONE | {"max_epochs": 5, "batch_size": 50}),
+    "columns, eight members": partial(many_columns, 500, 5_000, max_epochs=5, min_steps=0),
+    "rows in a file": partial(many_rows, 20_000, 10, **ONE | {"max_epochs": 1, "batch_size": 100}),
+    "levels": partial(many_levels, 400, 100, **ONE | {"max_epochs": 40, "batch_size": 20}),
+    "fits": partial(many_fits, 60, **preset("paper") | SHORT),
+    "fits, eight members": partial(many_fits, 20, **SHORT, min_steps=0),
+    "threads": partial(many_calls, 50, ["eight members", "one network", "pipeline"]),
+}
 
 
-def measured(run: Callable[[], Finding]) -> dict[str, Any]:
-    """The finding of a case with its time and resources. One thread samples the memory."""
+def measure_case(name: str, scale: str) -> dict[str, Any]:
+    """Run a case in this process: its figures. One of the threads samples the memory."""
     # So that imports on the way are not counted.
     X = np.zeros((20, 2), dtype=np.float32)
     params = preset("paper") | {"max_epochs": 1, "batch_size": 10, "early_stopping": True}
@@ -388,7 +396,7 @@ def measured(run: Callable[[], Finding]) -> dict[str, Any]:
         before = Usage.now()
         reset_peak()
         clock = time.perf_counter()
-        finding = run()
+        finding = (CASES if scale == "full" else QUICK_CASES)[name]()
         seconds = time.perf_counter() - clock
         most = memory_of_process()["most"]
         _trim()
@@ -463,9 +471,9 @@ def fill(page: str, rows: pd.DataFrame) -> str:
     return fill_block(page, "checks", checks_list(rows), kind="load")
 
 
-def run_case(name: str) -> dict[str, Any]:
+def run_case(name: str, scale: str) -> dict[str, Any]:
     """Run a case in a new process: its row."""
-    found = call_in_child("benchmarks.reliability.load", "measure_case", name)
+    found = call_in_child("benchmarks.reliability.load", "measure_case", name, scale)
     texts = {
         key: json.dumps(found[key], sort_keys=key == "settings")
         for key in ("settings", "checked", "wrong")
@@ -474,7 +482,7 @@ def run_case(name: str) -> dict[str, Any]:
         "case": name,
         **found,
         **texts,
-        "scale": "full",
+        "scale": scale,
         "cores": n_cores(),
         "versions": versions_of(),
         "commit": commit(),
@@ -482,13 +490,13 @@ def run_case(name: str) -> dict[str, Any]:
     }
 
 
-def measure(names: Sequence[str], path: pathlib.Path) -> pd.DataFrame:
+def measure(names: Sequence[str], scale: str, path: pathlib.Path) -> pd.DataFrame:
     """Run cases one after the other; the row of a case is written, or replaced, when it ends."""
     rows = pd.read_csv(path).to_dict("records") if path.exists() else []
     by_case = {row["case"]: row for row in rows}
     for name in names:
         print(f"{name} ...", flush=True)
-        by_case[name] = run_case(name)
+        by_case[name] = run_case(name, scale)
         rows = pd.DataFrame([by_case[case] for case in CASES if case in by_case])
         write_text(path, rows.to_csv(index=False))
     return pd.read_csv(path)
@@ -500,7 +508,9 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks.reliability.load", description=(__doc__ or "").splitlines()[0]
     )
     made.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), metavar="CASE")
-    made.add_argument("--output", type=pathlib.Path, default=ROWS, help="file of the rows")
+    made.add_argument("--quick", action="store_true", help="small sizes")
+    words = f"file of the rows ({ROWS.name} of the repository, build/load.csv with --quick)"
+    made.add_argument("--output", type=pathlib.Path, help=words)
     made.add_argument("--report-only", action="store_true", help="run nothing, read the rows")
     made.add_argument("--docs", action="store_true", help="write the table into the docs")
     return made
@@ -512,8 +522,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.report_only and not can_measure():
         print("Got a system that does not report memory, but expected Linux.", file=sys.stderr)
         return 2
-    path = options.output
-    rows = pd.read_csv(path) if options.report_only else measure(options.cases, path)
+    path = options.output or (pathlib.Path("build/load.csv") if options.quick else ROWS)
+    scale = "small" if options.quick else "full"
+    rows = pd.read_csv(path) if options.report_only else measure(options.cases, scale, path)
     print(f"\n{load_table(rows)}\n\n{checks_list(rows)}\n\nRows: {path}")
     if options.docs:
         write_text(PAGE, fill(PAGE.read_text(), rows))

@@ -18,7 +18,6 @@ import json
 import pathlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -172,27 +171,16 @@ VALID = Schema(
 TEST = Schema((*KEY, *(f"test_{name}" for name in METRICS)), _TEXTS, KEY)
 
 
-class TwoFiles:
-    """Validation rows and test rows of one folder, open for appending; use it in ``with``."""
+class ValidationFile(ResultsFile):
+    """The file of validation rows, open for appending; test scores go to ``test.csv`` beside it."""
 
     def __init__(self, folder: pathlib.Path):
-        self.valid = ResultsFile(folder / "rows.csv", VALID)
-        self.test = ResultsFile(folder / "test.csv", TEST)
-
-    def __enter__(self) -> "TwoFiles":
-        with ExitStack() as stack:
-            stack.enter_context(self.valid)
-            stack.enter_context(self.test)
-            self._close = stack.pop_all().close
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self._close()
+        super().__init__(folder / "rows.csv", VALID)
 
     def keys(self, *, with_failed: bool = True) -> set[Key]:
-        """Keys of the fits in the files, with the present names of candidates."""
+        """Keys of the fits in the file, with the present names of candidates."""
         names = renamed_labels()
-        keys = self.valid.keys(with_failed=with_failed)
+        keys = super().keys(with_failed=with_failed)
         return {tuple(names.get(text, text) for text in key) for key in keys}
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -201,8 +189,9 @@ class TwoFiles:
         good = [row for row in rows if not row["error"]]
         # In this order a run that is killed in between repeats the fit, and loses nothing.
         if good:
-            self.test.add(_columns(row, TEST) for row in good)
-        self.valid.add(_columns(row, VALID) for row in rows)
+            with ResultsFile(self.path.with_name("test.csv"), TEST) as test:
+                test.add(_columns(row, TEST) for row in good)
+        super().add(_columns(row, VALID) for row in rows)
 
 
 def _columns(row: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
@@ -560,8 +549,8 @@ def run_open(options: argparse.Namespace, settings: Mapping[str, Settings]) -> d
     """Run the fits that the file does not have yet: datasets that could not be loaded, and why."""
     items = [item for item in items_of(options) if item.name not in LARGE]
     study = Study(settings, options.seeds, options.retry_failed)
-    with TwoFiles(folder_of(options)) as files:
-        return run(items, study, files, n_jobs=options.jobs, is_shown=not options.quiet)
+    with ValidationFile(folder_of(options)) as file:
+        return run(items, study, file, n_jobs=options.jobs, is_shown=not options.quiet)
 
 
 def run_and_print(options: argparse.Namespace) -> int:

@@ -21,7 +21,7 @@ from benchmarks.studies.default_settings import (
     TEST,
     VALID,
     Study,
-    TwoFiles,
+    ValidationFile,
     ablation_settings,
     ablation_table,
     candidate_settings,
@@ -118,7 +118,7 @@ def test_a_candidate_that_was_changed_is_run_again():
 def test_a_fit_that_fails_says_why_and_has_no_test_scores(tmp_path):
     wrong = Settings({"alpha": -1.0}, {})
     trial = Study({"wrong": wrong}, 1).open_jobs(load_embedded("iris"), set())[0]
-    with TwoFiles(tmp_path) as files:
+    with ValidationFile(tmp_path) as files:
         files.add(Study.run_job(trial))
         assert len(files.keys()) == 1
         assert files.keys(with_failed=False) == set()
@@ -307,7 +307,7 @@ def test_the_page_has_the_tables_of_the_committed_rows(phase, settings):
 
 def test_renamed_candidates_keep_their_rows(tmp_path):
     shutil.copy(study.RESULTS / "rows.csv", tmp_path)
-    with TwoFiles(tmp_path) as files:
+    with ValidationFile(tmp_path) as files:
         keys = files.keys()
     assert set(CANDIDATES) - {"quick"} <= {key[VALID.key.index("candidate")] for key in keys}
 

@@ -13,7 +13,6 @@ import torch
 from paper import paper_classifier
 from scipy.io import wavfile
 
-from benchmarks._harness.subprocesses import run_child
 from benchmarks.reliability import load
 from benchmarks.reliability.load import MOST_GROWTH, checks_list, fill, load_table
 from mixupe_sklearn import preset
@@ -141,15 +140,9 @@ def test_what_is_wrong_shows_in_the_table_and_in_the_list():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Only Linux reports the memory of a process.")
-def test_sixty_fits_in_a_process_leave_no_thread_no_file_and_no_memory(
-    tmp_path, capsys, monkeypatch
-):
-    program = "import json; from mixupe_sklearn import preset; "
-    program += "from benchmarks.reliability.load import SHORT, many_fits, measured; "
-    program += "print(json.dumps(measured(lambda: many_fits(60, **preset('paper') | SHORT))))"
-    monkeypatch.setattr(load, "call_in_child", lambda *_: run_child(["-c", program]))
+def test_sixty_fits_in_a_process_leave_no_thread_no_file_and_no_memory(tmp_path, capsys):
     path = tmp_path / "new" / "rows.csv"
-    assert load.main(["--cases", "fits", "--output", str(path)]) == 0
+    assert load.main(["--quick", "--cases", "fits", "--output", str(path)]) == 0
     rows = pd.read_csv(path)
     assert rows[["case", "size"]].values.tolist() == [["fits", "60 fits of 200 x 10"]]
     assert load_table(rows) in capsys.readouterr().out
