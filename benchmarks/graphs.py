@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--protocols", nargs="+", choices=data.PROTOCOLS, default=data.PROTOCOLS)
     for name, values in (("alphas", [0.2, 1.0]), ("etas", [0.01, 1.0])):
         shown = " ".join(map(str, values))
-        words = f"values to select from ({shown}; the paper has {'9' if name == 'alphas' else '5'})"
+        words = f"values to try ({shown}; the paper has {'9' if name == 'alphas' else '5'})"
         group.add_argument(f"--{name}", nargs="+", type=float, default=values, help=words)
     group.add_argument(
         "--epochs", type=positive_int, help="epochs of a fit (350; 20 on synthetic graphs)"

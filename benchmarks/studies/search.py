@@ -16,14 +16,12 @@ few minutes; ``--rounds 3`` runs the whole grid. The processes are started befor
 several seeds. The best configuration is refitted and scored on rows that the search has not seen.
 The seed noise is the deviation, over seeds, of that test score without pruning.
 
-One row per search goes to a CSV file, and the tables are made from the rows of this run. OpenML
-datasets are read from the folder that MIXUPE_DATA names, or ``../shared/data``; without them the
-data are scikit-learn's digits.
+One row per search goes to a CSV file, and the tables are made from the rows of this run. The
+paper's datasets, such as mfeat-factors and optdigits, need ``--cache-dir``, a cache of OpenML.
 """
 
 import argparse
 import json
-import os
 import pathlib
 import sys
 import time
@@ -35,22 +33,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed, parallel_config
-from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks._harness.cli import positive_int, run_command
-from benchmarks._harness.environment import ROOT, commit, versions
+from benchmarks._harness.environment import commit, versions
 from benchmarks._harness.report_tables import plain_markdown
 from benchmarks._harness.results_file import ResultsFile, Schema
 from benchmarks._speed.baselines import listing_net
+from benchmarks.studies.paired import load
 from mixupe_sklearn import MixupEClassifier, MixupESearchCV, preset
 from mixupe_sklearn._search.space import PAPER_ALPHAS, PAPER_ETAS
 
 LIBRARIES = ("mixupe-sklearn", "torch", "scikit-learn", "skorch", "optuna", "joblib")
-# OpenML datasets by name, with their number.
-TABLES = {"mfeat-factors": 12, "optdigits": 28}
 # The most that the batched search may take of a candidate's time.
 MUST = {"listing": 0.25, "own": 0.8}
 # Scores are means of five accuracies; smaller differences are those of another order of summation.
@@ -67,27 +63,14 @@ Scores = dict[str, float]
 Row = dict[str, Any]
 
 
-def table_path(name: str) -> pathlib.Path:
-    """The path of an OpenML dataset, which need not exist."""
-    folder = pathlib.Path(os.environ.get("MIXUPE_DATA", ROOT.parent / "shared" / "data"))
-    number = str(TABLES[name])
-    return folder / "openml/org/openml/www/datasets" / number / f"dataset_{number}.pq"
-
-
-def available_data() -> list[str]:
-    """The OpenML datasets that exist, or else the digits."""
-    return [name for name in TABLES if table_path(name).exists()] or ["digits"]
-
-
-def load_data(name: str, n_rows: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+def load_data(
+    name: str, cache_dir: pathlib.Path | None, n_rows: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Features as float32 and classes as integers; of many rows a random sample."""
-    if name == "digits":
-        X, y = load_digits(return_X_y=True)
-    else:
-        frame = pd.read_parquet(table_path(name))
-        X, y = frame.drop(columns="class").to_numpy(), frame["class"].cat.codes.to_numpy()
-    kept = np.random.RandomState(0).permutation(len(y))[:n_rows]
-    return X[kept].astype(np.float32), y[kept].astype(np.int64)
+    table = load(name, cache_dir)
+    kept = np.random.RandomState(0).permutation(table.n_rows)[:n_rows]
+    y = np.unique(table.y, return_inverse=True)[1]
+    return table.X.to_numpy(dtype=np.float32)[kept], y[kept]
 
 
 def describe_run() -> dict[str, str]:
@@ -274,15 +257,15 @@ def run_speed(options: argparse.Namespace, path: pathlib.Path) -> None:
     parts = split_grid(options.parts)[: options.rounds]
     training = {"max_epochs": options.epochs, "n_seeds": options.seeds or 5}
     training |= {"n_jobs": options.jobs, "n_loaders": options.loaders}
-    names = options.data or available_data()
     with parallel_config("loky", inner_max_num_threads=1):
-        for name in names:
-            problem = Problem.of(*load_data(name, options.rows), **training)
+        for name in options.data:
+            data = load_data(name, options.cache_dir, options.rows)
+            problem = Problem.of(*data, **training)
             append_rows(path, time_searches(name, problem, parts), note)
     rows = pd.read_csv(path)
     rows = rows[rows["run"] == note["run"]]
     print(f"\n{speed_table(rows)}\n")
-    for name in names:
+    for name in options.data:
         print(describe_agreement(rows, name))
     print(f"\n{len(parts)} of {options.parts} parts of the grid. Rows: {path}")
 
@@ -290,16 +273,16 @@ def run_speed(options: argparse.Namespace, path: pathlib.Path) -> None:
 # Pruning --------------------------------------------------------------------------------------
 
 
-def search_once(name: str, pruner: str, seed: int, n_trials: int, max_epochs: int) -> Row:
+def search_once(name: str, pruner: str, seed: int, options: argparse.Namespace) -> Row:
     """Search, refit the best, and measure: one row."""
-    X, y = load_data(name)
+    X, y = load_data(name, options.cache_dir)
     X, X_test, y, y_test = train_test_split(
         X, y, train_size=N_SEARCH_ROWS, random_state=0, stratify=y
     )
-    params = preset("paper") | {"max_epochs": max_epochs}
+    params = preset("paper") | {"max_epochs": options.epochs}
     search = MixupESearchCV(
         make_pipeline(StandardScaler(), MixupEClassifier(**params)),
-        n_trials=n_trials,
+        n_trials=options.trials,
         cv=3,
         pruner=pruner,
         random_state=seed,
@@ -311,7 +294,7 @@ def search_once(name: str, pruner: str, seed: int, n_trials: int, max_epochs: in
         "data": name,
         "seed": seed,
         "pruner": str(pruner),
-        "n_trials": n_trials,
+        "n_trials": options.trials,
         "n_complete": int(np.sum(search.cv_results_["state"] == "complete")),
         "n_epochs": int(np.sum(search.cv_results_["n_epochs"])),
         "seconds": seconds,
@@ -351,10 +334,9 @@ def describe_pruning(rows: pd.DataFrame) -> str:
 def run_pruning(options: argparse.Namespace, path: pathlib.Path) -> None:
     """Run all searches, then print the table and whether pruning is worth it."""
     note, n_seeds = describe_run(), options.seeds or 10
-    names = options.data or list(dict.fromkeys(["digits", available_data()[0]]))
     calls = (
-        delayed(search_once)(name, pruner, seed, options.trials, options.epochs)
-        for name in names
+        delayed(search_once)(name, pruner, seed, options)
+        for name in options.data
         for seed in range(n_seeds)
         for pruner in PRUNERS
     )
@@ -373,7 +355,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "study", nargs="?", choices=("speed", "pruning", "both"), default="both", help=words
     )
-    made.add_argument("--data", nargs="*", metavar="NAME", help="names of datasets")
+    words = "names of datasets (digits)"
+    made.add_argument("--data", nargs="+", default=["digits"], metavar="NAME", help=words)
+    made.add_argument("--cache-dir", type=pathlib.Path, metavar="DIR", help="a cache of OpenML")
     for name, default, words in (
         ("seeds", None, "speed: of a configuration (5); pruning: of the search (10)"),
         ("epochs", 25, "of a fit (25)"),
