@@ -34,7 +34,7 @@ def items_of(options: argparse.Namespace) -> list[Item]:
     """Return the requested datasets."""
     if options.csv is not None:
         # Read once: the file may change during a run.
-        table = read_csv(options.csv, options.target, name=options.name)
+        table = read_csv(options.csv, options.target, name=options.csv_name)
         return [Item(table.name, lambda: table)]
     if options.source == "embedded":
         return [Item(name, partial(load_embedded, name)) for name in options.names or EMBEDDED]

@@ -1,4 +1,4 @@
-"""Programs that tests of the tabular benchmark start in processes of their own, to be killed."""
+"""Programs that tests of the tabular benchmark start in other processes and kill."""
 
 import numpy as np
 import pandas as pd
@@ -9,7 +9,7 @@ from benchmarks._tabular.fits import TabularPlan
 from benchmarks._tabular.protocol import FITS
 from mixupe_sklearn.datasets import Table
 
-# Enough epochs that a run of two processes lasts some seconds.
+# Enough epochs for a run of some seconds with two processes.
 PLAN = TabularPlan(
     ("erm", "mixup", "mixupe"),
     grid="reduced",
@@ -19,7 +19,7 @@ PLAN = TabularPlan(
 
 
 def two_tables():
-    """A table of numbers with two classes, and one with text and holes and three."""
+    """Yield a numeric dataset with two classes, and one with text, missing values and three classes."""
     rng = np.random.default_rng(0)
     for name, n_rows, n_classes in (("numbers", 120, 2), ("mixed", 150, 3)):
         X = pd.DataFrame(rng.normal(size=(n_rows, 3)), columns=["a", "b", "c"])

@@ -12,7 +12,7 @@ EXAMPLES = """\
 examples:
   python -m benchmarks.tabular                                   embedded data, about a minute
   python -m benchmarks.tabular --csv my.csv --target label       your own dataset
-  python -m benchmarks.tabular --csv data/v2.csv --target label --name wine
+  python -m benchmarks.tabular --csv data/v2.csv --target label --csv-name wine
   python -m benchmarks.tabular --source openml --cache-dir DIR --offline --jobs 2 --output out
   python -m benchmarks.tabular --source openml --tasks 59 11 --baselines logistic random-forest
   python -m benchmarks.tabular --output out --report-only        the report again, from the rows
@@ -58,7 +58,7 @@ def add_data(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--csv", type=pathlib.Path, metavar="FILE", help="your own dataset")
     group.add_argument("--target", metavar="COLUMN", help="csv: the column to predict")
     group.add_argument(
-        "--name", metavar="NAME", help="csv: the dataset's name in rows and report (the file's)"
+        "--csv-name", metavar="NAME", help="csv: the dataset's name in rows and report (the file's)"
     )
 
 
@@ -110,8 +110,8 @@ def check_data(options: argparse.Namespace) -> None:
         raise ValueError("Got --names, but expected it with --source embedded only.")
     if options.csv and is_openml:
         raise ValueError("Got --csv and --source openml, but expected one of them.")
-    if options.name is not None and options.csv is None:
-        raise ValueError("Got --name, but expected it with --csv only.")
+    if options.csv_name is not None and options.csv is None:
+        raise ValueError("Got --csv-name, but expected it with --csv only.")
     if (options.csv is None) != (options.target is None):
         raise ValueError(
             f"Got csv={options.csv} and target={options.target!r}, but expected both: "
@@ -134,5 +134,5 @@ def folder_of(options: argparse.Namespace) -> pathlib.Path:
     if options.csv is None:
         return folder / options.source
     # A name may hold characters that a folder's name cannot.
-    name = options.csv.stem if options.name is None else options.name.replace("/", "-")
+    name = options.csv_name.replace("/", "-") if options.csv_name else options.csv.stem
     return folder / f"csv-{name}"

@@ -15,7 +15,7 @@ ROOT = pathlib.Path(mixupe_sklearn.__file__).parents[1]
 
 @pytest.mark.parametrize("name", ["tabular", "baselines"])
 def test_the_committed_report_is_that_of_the_committed_rows(name, tmp_path, monkeypatch):
-    # Markdown has no pictures, and drawing them takes most of the time; others look at those.
+    # Markdown has no figures, and drawing takes most of the time; other tests check figures.
     monkeypatch.setattr(figures, "to_svg", lambda *arguments, **named: "")
     folder = ROOT / "benchmarks" / "results" / name
     rows = read_rows(folder / "rows.csv", FITS)

@@ -10,7 +10,7 @@ from benchmarks._tabular.report import make_report
 
 SIZES = {"wide": (1400, 1000), "laptop": (1200, 800), "narrow": (400, 800)}
 LONG = "a_dataset_whose_name_is_one_long_word_without_any_blank"
-# The contrast that WCAG 2 asks of text (level AA).
+# The contrast of text that WCAG 2 requires (level AA).
 MIN_CONTRAST = 4.5
 
 
@@ -90,8 +90,8 @@ BOXES = """() => [...document.querySelectorAll("svg[role=img]")].map(svg => {
 
 def test_every_figure_is_visible(visit):
     boxes = visit.page.evaluate(BOXES)
-    # Ranks of the paper's methods and of all; a map, losses and times per dataset; mean times.
-    assert len(boxes) == visit.page.locator("figure").count() == 3 + 3 * 6
+    # Ranks of the paper's methods and of all; a map and losses per dataset.
+    assert len(boxes) == visit.page.locator("figure").count() == 2 + 2 * 6
     for box in boxes:
         assert box["isInFigure"]
         assert box["isShown"]
@@ -190,7 +190,7 @@ def test_dark_pages_are_dark(visit, request):
     assert (luminance(ground) < 0.1) == (scheme == "dark")
 
 
-def test_a_printed_page_is_light_and_whole(browser, page_file):
+def test_a_printed_page_is_light(browser, page_file):
     visit = Visit(browser, page_file, "wide", "dark")
     try:
         visit.page.emulate_media(media="print")

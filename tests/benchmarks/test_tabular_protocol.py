@@ -1,4 +1,4 @@
-"""The benchmark's protocol: grids, splits, what a row says, and runs that end early."""
+"""The benchmark's protocol: grids, splits, rows, and interrupted runs."""
 
 import json
 import os
@@ -49,11 +49,11 @@ def table_with(y, **columns):
 
 
 def sorted_rows(path):
-    """Rows without what differs between any two runs, in an order of their own."""
+    """Sorted rows without the columns that differ between any two runs."""
     return read_rows(path, FITS).drop(columns=TIMES).sort_values(list(KEY), ignore_index=True)
 
 
-def test_the_paper_grid_has_275_fits_a_dataset():
+def test_the_paper_grid_has_275_fits_per_dataset():
     table = load_embedded("iris")
     jobs = jobs_of(table, splits_of(table, "holdout", 5), ("erm", "mixup", "mixupe"), "paper", {})
     assert sum(len(job.configs) for job in jobs) == 275
@@ -65,7 +65,7 @@ def test_every_configuration_of_the_reduced_grid_is_one_of_the_paper():
 
 
 @pytest.mark.parametrize("name", ["iris", "balance-scale"])
-def test_holdout_splits_share_out_all_rows_and_keep_the_classes(name):
+def test_holdout_splits_use_all_samples_and_are_stratified(name):
     table = load_embedded(name)
     shares = pd.Series(table.y).value_counts(normalize=True)
     for split in splits_of(table, "holdout", 3):
@@ -79,7 +79,7 @@ def test_holdout_splits_share_out_all_rows_and_keep_the_classes(name):
             assert (found - shares).abs().max() < 0.02
 
 
-def test_splits_differ_by_seed_and_are_the_same_every_time():
+def test_splits_differ_by_seed_and_are_reproducible():
     table = load_embedded("iris")
     first, again = splits_of(table, "holdout", 2), splits_of(table, "holdout", 2)
     assert first[0].test.tolist() == again[0].test.tolist()
@@ -89,14 +89,14 @@ def test_splits_differ_by_seed_and_are_the_same_every_time():
 @pytest.mark.parametrize(
     "counts", [(30, 1), (30, 1, 1), (30, 2), (20, 3, 1, 1, 1), (1,) * 12, (2,) * 10]
 )
-def test_classes_of_few_rows_can_be_split(counts):
+def test_rare_classes_can_be_split(counts):
     y = np.repeat([f"class {number}" for number in range(len(counts))], counts)
     split = splits_of(table_with(y), "holdout", 1)[0]
     assert sum(len(getattr(split, part)) for part in PARTS) == len(y)
     assert len(split.valid) > 0
 
 
-def test_task_splits_are_the_tasks_own():
+def test_task_splits_are_those_of_the_task():
     table = load_embedded("iris")
     rows = np.random.default_rng(0).permutation(150)
     folds = [(rows[50:], rows[:50]), (rows[:100], rows[100:])]
@@ -119,14 +119,14 @@ def test_two_tasks_of_one_dataset_do_not_share_rows():
     assert len(keys) == 2
 
 
-def test_rows_of_the_default_grid_hold_the_numbers_themselves():
+def test_rows_of_the_default_grid_hold_alpha_and_eta():
     paper = preset("paper")
     assert configs_of("mixupe", "default") == [Config("mixupe", paper["alpha"], paper["eta"])]
     assert configs_of("mixup", "default") == [Config("mixup", paper["alpha"])]
 
 
 @pytest.mark.parametrize("method", OWN)
-def test_our_classifier_as_it_comes_is_one_configuration(method):
+def test_our_default_classifier_is_one_configuration(method):
     for grid in ("paper", "reduced", "default"):
         assert configs_of(method, grid) == [Config(method)]
     assert params_text(method, QUICK) == params_text(method, TRAINING)
@@ -134,21 +134,21 @@ def test_our_classifier_as_it_comes_is_one_configuration(method):
 
 @pytest.fixture
 def other_default(monkeypatch):
-    """A constructor whose default number of epochs is another one."""
+    """A constructor with another default number of epochs."""
     monkeypatch.setitem(MixupEClassifier.__init__.__kwdefaults__, "max_epochs", 3)
 
 
-def test_rows_say_what_the_defaults_were(other_default):
+def test_rows_record_the_defaults(other_default):
     params = json.loads(params_text("mixupe-default", {}))
     assert params["set"] == {"classifier": {}, "preprocessor": {}}
     assert params["all"]["classifier"]["max_epochs"] == 3
 
 
-def test_rows_of_other_defaults_are_other_rows(request):
+def test_rows_of_other_defaults_have_other_keys(request):
     before = {name: params_text(name, {}) for name in (*OWN, "mixupe")}
     request.getfixturevalue("other_default")
     assert params_text("mixupe-default", {}) != before["mixupe-default"]
-    # What the paper's settings pin is not moved by defaults.
+    # The paper's settings do not depend on the defaults.
     assert params_text("mixupe-paper", {}) == before["mixupe-paper"]
     assert params_text("mixupe", {}) == before["mixupe"]
 
@@ -162,7 +162,7 @@ def test_the_papers_networks_do_not_follow_the_defaults(other_default):
     assert settings_of("mixupe-default").make(0)["classifier"].max_epochs == 3
 
 
-def test_a_row_of_our_defaults_is_that_of_the_pipeline_as_it_comes():
+def test_a_row_of_our_defaults_matches_the_default_pipeline():
     table = load_embedded("iris")
     split = splits_of(table, "holdout", 2)[1]
     row = run_job(Job(table, split, (Config("mixupe-default"),), QUICK, "paper"))[0]
@@ -175,7 +175,7 @@ def test_a_row_of_our_defaults_is_that_of_the_pipeline_as_it_comes():
     assert row["test_log_loss"] == pytest.approx(log_loss(y, pipeline.predict_proba(X)), rel=1e-4)
 
 
-def test_the_papers_preset_is_the_papers_pair_in_the_papers_protocol():
+def test_the_papers_preset_matches_the_papers_protocol():
     table = load_embedded("wine")
     split = splits_of(table, "holdout", 1)[0]
     pair = configs_of("mixupe", "default")
@@ -186,12 +186,12 @@ def test_the_papers_preset_is_the_papers_pair_in_the_papers_protocol():
     assert ours["test_log_loss"] == pytest.approx(theirs["test_log_loss"], rel=1e-3)
 
 
-def test_a_table_without_folds_has_no_task_splits():
+def test_a_dataset_without_folds_has_no_task_splits():
     with pytest.raises(ValueError, match="Got splits='task' for iris"):
         splits_of(load_embedded("iris"), "task", 5)
 
 
-def test_preprocessing_sees_training_rows_only():
+def test_preprocessing_is_fitted_on_training_samples_only():
     table = load_embedded("wine")
     split = splits_of(table, "holdout", 1)[0]
     changed = table.X.copy()
@@ -202,7 +202,7 @@ def test_preprocessing_sees_training_rows_only():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_row_tells_what_the_same_fit_alone_gives(method):
+def test_a_row_matches_the_same_fit_alone(method):
     table = load_embedded("wine")
     split = splits_of(table, "holdout", 2)[1]
     config = configs_of(method, "reduced")[-1]
@@ -223,7 +223,7 @@ def test_a_row_tells_what_the_same_fit_alone_gives(method):
     assert (row["split"], row["seed"], row["method"]) == (1, 1, method)
 
 
-def test_a_fit_that_fails_says_why_in_its_row():
+def test_a_failed_fit_records_its_error():
     table = table_with(np.repeat(["a", "b"], 20), b=np.full(40, np.inf))
     split = splits_of(table, "holdout", 1)[0]
     rows = run_job(Job(table, split, tuple(configs_of("mixup", "paper")), QUICK, "paper"))
@@ -231,7 +231,7 @@ def test_a_fit_that_fails_says_why_in_its_row():
     assert all("Got infinity in column 'b'" in row["error"] for row in rows)
 
 
-def test_a_class_that_only_test_rows_have_counts_as_an_error():
+def test_a_class_that_only_test_samples_have_counts_as_an_error():
     y = [*np.repeat(["a", "b"], 30), "lonely"]
     table = table_with(y)
     splits = [s for s in splits_of(table, "holdout", 20) if 60 in s.test]
@@ -241,7 +241,7 @@ def test_a_class_that_only_test_rows_have_counts_as_an_error():
     assert np.isfinite(row["test_log_loss"])
 
 
-def test_the_versions_of_a_baselines_library_are_noted():
+def test_the_versions_of_a_baselines_library_are_recorded():
     assert "lightgbm 4" in versions_of(["lightgbm"])
     assert "lightgbm" not in versions_of(["mixupe"])
 
@@ -254,7 +254,7 @@ def run_all(path, n_jobs, tables=None, plan=programs.PLAN):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """The rows of a run that nothing happened to."""
+    """The rows of an undisturbed run."""
     path = tmp_path_factory.mktemp("undisturbed") / "rows.csv"
     run_all(path, n_jobs=1)
     return sorted_rows(path)
@@ -262,7 +262,7 @@ def undisturbed(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def orphaned(processes, tmp_path_factory):
-    """A run of two workers whose own process was killed: the file, and the workers."""
+    """A run with two workers whose main process was killed: the file, and the workers."""
     path = tmp_path_factory.mktemp("orphaned") / "rows.csv"
     process = start_program(processes, path, n_jobs=2)
     wait_until(lambda: n_lines(path) > 5)
@@ -285,7 +285,7 @@ def test_five_kills_lose_and_repeat_nothing(tmp_path, processes, orphaned, undis
     for _ in range(4):
         n_before = n_lines(path)
         process = start_program(processes, path, n_jobs=1)
-        # Let some more rows come, then a random moment.
+        # Wait for some more rows, then for a random time.
         wait_until(lambda n=n_before + 5: n_lines(path) >= n)
         time.sleep(rng.uniform(0, 0.15))
         assert process.is_alive(), "the run was over before it was killed five times"
@@ -303,7 +303,7 @@ def n_lines(path):
 
 
 def test_rows_do_not_depend_on_the_number_of_processes(tmp_path, undisturbed):
-    """Two processes here; the killed runs above had two as well, the undisturbed one has one."""
+    """Two processes here; the undisturbed run has one."""
     tables = [next(iter(programs.two_tables()))]
     run_all(tmp_path / "rows.csv", n_jobs=2, tables=tables)
     alone = undisturbed[undisturbed["dataset"] == "numbers"].reset_index(drop=True)
@@ -319,7 +319,7 @@ def test_a_finished_run_has_nothing_left_to_do(tmp_path):
     assert (tmp_path / "rows.csv").read_bytes() == before
 
 
-def test_other_rows_under_the_same_name_are_another_table(tmp_path):
+def test_other_data_of_the_same_name_are_another_dataset(tmp_path):
     plan = TabularPlan(("erm",), n_seeds=1, training=QUICK)
     table = load_embedded("iris")
     run_all(tmp_path / "rows.csv", 1, [table], plan)
@@ -339,7 +339,7 @@ def test_failed_fits_are_run_again_only_on_request(tmp_path):
     assert len(read_rows(path, FITS)) == 1
 
 
-def test_a_dataset_that_cannot_be_loaded_is_told_or_stops_the_run(tmp_path):
+def test_a_dataset_that_cannot_be_loaded_is_reported_or_stops_the_run(tmp_path):
     def load():
         raise OSError("no network")
 
@@ -354,7 +354,7 @@ def test_a_dataset_that_cannot_be_loaded_is_told_or_stops_the_run(tmp_path):
     assert len(read_rows(tmp_path / "rows.csv", FITS)) == 1
 
 
-def test_a_dataset_that_is_gone_at_the_second_look_does_not_stop_the_others(tmp_path):
+def test_a_dataset_that_disappears_does_not_stop_the_others(tmp_path):
     looks = []
 
     def load():
@@ -370,14 +370,14 @@ def test_a_dataset_that_is_gone_at_the_second_look_does_not_stop_the_others(tmp_
     assert read_rows(tmp_path / "rows.csv", FITS)["dataset"].tolist() == ["iris"]
 
 
-def test_a_dataset_that_is_asked_for_twice_is_run_once(tmp_path):
+def test_a_dataset_requested_twice_is_run_once(tmp_path):
     plan = TabularPlan(("erm",), n_seeds=2, training=QUICK)
     run_all(tmp_path / "rows.csv", 1, [load_embedded("iris"), load_embedded("iris")], plan)
     assert n_lines(tmp_path / "rows.csv") == 3
 
 
 def children_of(pid):
-    """The processes that a process has started; none where there is no /proc to tell."""
+    """The child processes of a process; none without /proc."""
     path = pathlib.Path(f"/proc/{pid}/task/{pid}/children")
     return set(map(int, path.read_text().split())) if path.exists() else set()
 
@@ -395,7 +395,7 @@ def test_workers_end_with_the_process_that_started_them(orphaned):
 
 
 @ON_LINUX
-def test_a_worker_that_is_killed_is_told_in_one_sentence(tmp_path):
+def test_a_killed_worker_raises_lost_workers_error(tmp_path):
     path = tmp_path / "rows.csv"
     items = [Item(table.name, lambda table=table: table) for table in programs.two_tables()]
 

@@ -1,4 +1,4 @@
-"""The file of results: nothing that was finished is lost, nothing is there twice."""
+"""The results file: no finished fit is lost, and none is there twice."""
 
 import pathlib
 import subprocess
@@ -22,7 +22,7 @@ def path(tmp_path):
     return tmp_path / "out" / "rows.csv"
 
 
-def test_rows_come_back_as_they_were_written(path):
+def test_rows_are_read_as_written(path):
     with ResultsFile(path, FITS) as file:
         file.add([row(0), row(1, dataset='a "b", c', error="ValueError: no,\nnot so")])
         file.add([row(2, dataset="NA", alpha=None)])
@@ -41,7 +41,7 @@ def test_rows_come_back_as_they_were_written(path):
 
 
 @pytest.mark.parametrize("n_left", [1, 5, 40])
-def test_a_row_that_was_cut_is_run_again_and_the_others_stay(path, n_left):
+def test_an_incomplete_row_is_removed_and_the_others_stay(path, n_left):
     with ResultsFile(path, FITS) as file:
         file.add([row(0), row(1)])
     whole = path.read_text()
@@ -55,7 +55,7 @@ def test_a_row_that_was_cut_is_run_again_and_the_others_stay(path, n_left):
     assert path.read_text() == whole + FITS.as_line(row(2))
 
 
-def test_a_file_cut_in_its_first_line_begins_anew(path):
+def test_a_file_with_an_incomplete_header_starts_again(path):
     path.parent.mkdir()
     path.write_text("source,data")
     file = ResultsFile(path, FITS)
@@ -65,7 +65,7 @@ def test_a_file_cut_in_its_first_line_begins_anew(path):
     assert len(read_rows(path, FITS)) == 1
 
 
-def test_a_damaged_line_is_named(path):
+def test_a_damaged_line_is_reported_with_its_number(path):
     with ResultsFile(path, FITS) as file:
         file.add([row(0), row(1)])
     lines = path.read_text().splitlines()
@@ -75,7 +75,7 @@ def test_a_damaged_line_is_named(path):
         ResultsFile(path, FITS).__enter__()
 
 
-def test_a_file_of_another_kind_is_left_alone(path):
+def test_a_file_of_another_kind_is_not_changed(path):
     path.parent.mkdir()
     path.write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match="columns 'a,b'.* choose another folder"):
@@ -114,8 +114,8 @@ except ValueError as error:
         file.add([row(0)])
 
 
-def test_a_full_disk_costs_no_row_that_was_there(path):
-    """A limit on the size of files stands in for the end of a disk: the write fails half-way."""
+def test_a_full_disk_loses_no_earlier_row(path):
+    """A limit on the file size simulates a full disk: the write fails in the middle."""
     with ResultsFile(path, FITS) as file:
         file.add([row(0)])
     before = path.read_bytes()
@@ -140,7 +140,7 @@ with ResultsFile(pathlib.Path({str(path)!r}), FITS) as file:
     assert path.read_bytes() == before
 
 
-def test_an_unknown_column_is_refused(path):
+def test_an_unknown_column_is_rejected(path):
     with ResultsFile(path, FITS) as file:
         file.add([row(0)])
         with pytest.raises(ValueError, match="colour"):
@@ -148,7 +148,7 @@ def test_an_unknown_column_is_refused(path):
     assert len(read_rows(path, FITS)) == 1
 
 
-def test_a_file_that_is_removed_during_a_run_begins_anew(path):
+def test_a_file_removed_during_a_run_starts_again(path):
     with ResultsFile(path, FITS) as file:
         file.add([row(0)])
         path.unlink()
@@ -166,21 +166,21 @@ def test_an_empty_file_has_no_rows(path):
     assert len(read_rows(path, FITS)) == 1
 
 
-def test_a_number_is_the_same_however_a_spreadsheet_writes_it(path):
+def test_a_key_does_not_depend_on_the_format_of_numbers(path):
     with ResultsFile(path, FITS) as file:
         file.add([row(0, alpha=0.001)])
         path.write_text(path.read_text().replace("0.001,", "1E-03,"))
         assert file.keys() == {FITS.key_of(row(0, alpha=0.001))}
 
 
-def test_a_value_that_is_no_number_is_told(path):
+def test_a_value_that_is_not_a_number_is_reported(path):
     with ResultsFile(path, FITS) as file:
         file.add([row(0, valid_error="abc")])
     with pytest.raises(ValueError, match="rows.csv with a value that is not a number.*abc"):
         read_rows(path, FITS)
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path):
     (tmp_path / "out").write_text("a file")
     with pytest.raises(OSError, match="Got the output folder .*out, but expected one that can be"):
         ResultsFile(tmp_path / "out" / "rows.csv", FITS).__enter__()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -14,14 +14,14 @@ import pandas as pd
 import scikit_posthocs
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import MaxNLocator
 
-from benchmarks._harness.report_tables import number, seconds
+from benchmarks._harness.report_tables import number
 from benchmarks._tabular.report import paper
 from benchmarks._tabular.report.results import LABELS, label_of, mean_curve, order_methods
 from benchmarks._tabular.report.statistics import LEVEL, RankTest
 
-INK, FAINT, RULE, PAPER = "#1c2228", "#56616b", "#d5dae0", "#fefefe"
+INK, FAINT, RULE = "#1c2228", "#56616b", "#d5dae0"
 # Readers with colour blindness can distinguish these.
 COLOURS = "cividis_r"
 _LINE_COLOURS = [
@@ -29,9 +29,7 @@ _LINE_COLOURS = [
     *("#2f6f1e", "#a81f3a", "#1f5fbf", "#4d6b00", "#8d2fb0", "#006d75", "#9c2b6e", "#3b5b7a"),
     "#6b5d00",
 ]
-# The tuples are stars with four, six and three points.
-_MARKERS: list[Any] = [*"osDv^<>PXp*hd", (4, 1, 0), "8", (6, 1, 0), (3, 1, 0)]
-_DASHES = {"erm": "--", "mixup": "-.", "mixupe": "-"}
+_DASHES: dict[str, Any] = {"erm": "--", "mixup": "-.", "mixupe": "-"}
 _SETTINGS: Any = {
     "svg.fonttype": "none",  # text stays text, for screen readers and for searching
     "svg.hashsalt": "mixupe",  # equal rows give equal bytes
@@ -71,29 +69,16 @@ class Plot:
     methods: Sequence[str] = ()
 
 
-class Style(NamedTuple):
-    """How a method is drawn."""
-
-    colour: str
-    marker: Any
-    dashes: str
-
-
-def style_of(method: str, methods: Sequence[str] = ()) -> Style:
-    """Return the style of a method; known methods always have the same.
+def colour_of(method: str, methods: Sequence[str] = ()) -> str:
+    """Return the colour of a method; known methods always have the same.
 
     Examples
     --------
-    >>> style_of("mixupe").dashes, style_of("mine", ["erm", "mine"]).dashes
-    ('-', ':')
+    >>> colour_of("erm"), colour_of("mine", ["erm", "mine"])
+    ('#5f6872', '#5f6872')
     """
     names = [*LABELS, *(name for name in order_methods(methods) if name not in LABELS)]
-    place = names.index(method)
-    return Style(
-        _LINE_COLOURS[place % len(_LINE_COLOURS)],
-        _MARKERS[place % len(_MARKERS)],
-        _DASHES.get(method, ":"),
-    )
+    return _LINE_COLOURS[names.index(method) % len(_LINE_COLOURS)]
 
 
 def report_style() -> AbstractContextManager[None]:
@@ -119,7 +104,7 @@ def to_svg(figure: Figure, name: str, label: str) -> str:
     text = file.getvalue()
     text = text[text.index("<svg") :]
     box = re.findall(r'viewBox="([^"]*)"', text)[0]
-    text = re.sub(r'( id="|(?<=")#|url\(#)', rf"\g<1>{name}-", text).replace("xlink:href", "href")
+    text = re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{name}-", text).replace("xlink:href", "href")
     # The browser knows the namespaces of a page's own SVG.
     opening = f'<svg viewBox="{box}" role="img" aria-label="{html.escape(label)}">'
     return opening + text[text.index(">") + 1 :].strip()
@@ -129,33 +114,16 @@ def _new(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def draw_legend(methods: Sequence[str], kind: str) -> str:
-    """Return the legend of a gallery: lines, or markers where ``kind`` is "markers"."""
-    handles = []
-    for method in methods:
-        style = style_of(method, methods)
-        shown: Any = {"linestyle": style.dashes}
-        if kind == "markers":
-            shown = {"linestyle": "none", "marker": style.marker, "markersize": 7}
-        handles.append(Line2D([], [], color=style.colour, label=label_of(method), **shown))
-    n_columns = min(4, len(handles))
+def draw_legend(methods: Sequence[str], name: str) -> str:
+    """Return the legend of some figures of losses as an SVG."""
+    handles = [
+        Line2D([], [], color=colour_of(m), linestyle=_DASHES[m], label=label_of(m)) for m in methods
+    ]
     with report_style():
-        figure = Figure(figsize=(1.7 * n_columns, 0.22 * -(-len(handles) // n_columns) + 0.05))
-        figure.legend(handles=handles, ncols=n_columns, loc="center left", frameon=False)
-        names = ", ".join(map(label_of, methods))
-        svg = to_svg(figure, f"legend-{kind}", f"Legend: {names}.")
+        figure = Figure(figsize=(1.3 * len(handles), 0.27))
+        figure.legend(handles=handles, ncols=len(handles), loc="center left", frameon=False)
+        svg = to_svg(figure, name, f"Legend: {', '.join(map(label_of, methods))}.")
     return svg.replace('role="img" ', 'class="legend" ', 1)
-
-
-def _log_axis(axis: Any, values: Sequence[float]) -> None:
-    """Set ticks at 1, 2 and 5 times powers of ten, in plain numbers, as many as fit."""
-    low, high = min(values), max(values)
-    decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
-    few = [10.0**d for d in decades if low <= 10.0**d <= high]
-    many = [m * 10.0**d for d in decades for m in (1, 2, 5) if low <= m * 10.0**d <= high]
-    axis.set_ticks(few if len(few) >= 2 else many[:: max(1, len(many) // 4)])
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def draw_ranks(test: RankTest, name: str) -> Plot:
@@ -171,7 +139,7 @@ def draw_ranks(test: RankTest, name: str) -> Plot:
             test.pairs.rename(index=labels, columns=labels),
             alpha=LEVEL,
             ax=axes,
-            color_palette={labels[m]: style_of(m, methods).colour for m in methods},
+            color_palette={labels[m]: colour_of(m, methods) for m in methods},
             label_fmt_left="{label} ({rank:.2f})\N{NO-BREAK SPACE}",
             label_fmt_right="\N{NO-BREAK SPACE}({rank:.2f}) {label}",
             text_h_margin=0.04,
@@ -265,7 +233,7 @@ def draw_losses(fits: pd.DataFrame, name: str) -> Plot | None:
         panels = figure.subplots(1, 2)
         for axes, part, title in zip(panels, (0, 1), ("training loss", "test loss"), strict=True):
             for method in reversed(methods):
-                _draw_curve(axes, curves[method][part], style_of(method))
+                _draw_curve(axes, curves[method][part], method)
             axes.set_title(title, color=FAINT)
             axes.set_xlabel("epoch")
             axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
@@ -279,69 +247,7 @@ def draw_losses(fits: pd.DataFrame, name: str) -> Plot | None:
     return Plot(str(data), "", svg, methods)
 
 
-def _draw_curve(axes: Any, curve: np.ndarray, style: Style) -> None:
-    marker = style.marker if len(curve) == 1 else ""
+def _draw_curve(axes: Any, curve: np.ndarray, method: str) -> None:
+    marker = "o" if len(curve) == 1 else ""
     epochs = np.arange(1, len(curve) + 1)
-    axes.plot(epochs, curve, color=style.colour, linestyle=style.dashes, marker=marker)
-
-
-def draw_times(chosen: pd.DataFrame, name: str) -> Plot:
-    """Draw the test error against the seconds of the search, for each method on one dataset."""
-    methods = order_methods(list(chosen["method"]))
-    text = ", ".join(
-        f"{label_of(row.method)} {seconds(row.search_seconds)} s and {row.test_error:.2f} %"
-        for row in chosen.itertuples()
-    )
-    label = f"Seconds of the search and test error on {chosen['set'].iloc[0]}: {text}."
-    svg = _scatter(chosen.set_index("method"), "test_error", "test error (%)", name, label)
-    return Plot(str(chosen["set"].iloc[0]), "", svg, methods)
-
-
-def draw_mean_times(chosen: pd.DataFrame, ranks: pd.Series) -> Plot:
-    """Draw the average rank against seconds (geometric mean over datasets), for each method."""
-    logs = np.log(chosen["search_seconds"])
-    points = pd.DataFrame({"search_seconds": np.exp(logs.groupby(chosen["method"]).mean())})
-    points = points.reindex(ranks.index).assign(rank=ranks).dropna()
-    label = "Average rank and seconds: " + ", ".join(
-        f"{label_of(str(row.Index))} {row.rank:.2f} and {seconds(row.search_seconds)} s"
-        for row in points.itertuples()
-    )
-    svg = _scatter(points, "rank", "average rank", "times-all", label)
-    return Plot("Over datasets", "average rank, mean seconds", svg, list(points.index))
-
-
-def _scatter(points: pd.DataFrame, column: str, title: str, name: str, label: str) -> str:
-    methods = list(points.index)
-    with report_style():
-        figure = _new(3.5, 2.2)
-        axes = figure.subplots()
-        for row in points.itertuples():
-            style = style_of(str(row.Index), methods)
-            axes.errorbar(
-                row.search_seconds,
-                getattr(row, column),
-                yerr=_deviation(row, column),
-                marker=style.marker,
-                markersize=11 if style.marker == "*" or isinstance(style.marker, tuple) else 8,
-                color=style.colour,
-                markeredgecolor=PAPER,
-                markeredgewidth=0.4,
-                elinewidth=1.0,
-            )
-        axes.set_xscale("log")
-        low, high = points["search_seconds"].min() / 1.6, points["search_seconds"].max() * 1.6
-        axes.set_xlim(low, high)
-        _log_axis(axes.xaxis, [low, high])
-        axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-        axes.margins(y=0.15)
-        axes.set_xlabel("seconds of the search (log scale)")
-        axes.set_ylabel(title)
-        return to_svg(figure, name, label)
-
-
-def _deviation(row: Any, column: str) -> list[list[float]] | None:
-    """Return the lengths of an error bar, which does not extend below zero."""
-    deviation = getattr(row, f"{column}_std", np.nan)
-    if np.isnan(deviation):
-        return None
-    return [[min(deviation, getattr(row, column))], [deviation]]
+    axes.plot(epochs, curve, color=colour_of(method), linestyle=_DASHES[method], marker=marker)

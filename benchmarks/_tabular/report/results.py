@@ -268,22 +268,13 @@ def _pair(*numbers: float | None) -> tuple[float | None, ...]:
     return tuple(None if value is None or math.isnan(value) else value for value in numbers)
 
 
-def choose_per_split(rows: pd.DataFrame) -> pd.DataFrame:
+def choose_per_split(used: pd.DataFrame) -> pd.DataFrame:
     """Select on each split separately, by the validation error of that split alone.
 
-    Candidates and ties are those of ``choose``.
-
-    Returns
-    -------
-    chosen : pandas.DataFrame
-        One row per dataset and method: ``set``, ``method``, ``n_splits``, and the mean
-        ``test_error`` over the splits with its standard deviation, ``test_error_std``.
+    Candidates and ties are those of ``choose``; the rows are those of ``comparable``. Returns one
+    row per dataset and method: ``set``, ``method``, ``n_splits``, and the mean ``test_error`` over
+    the splits with its standard deviation, ``test_error_std``.
     """
-    return choose_per_split_from(comparable(clean(rows)))
-
-
-def choose_per_split_from(used: pd.DataFrame) -> pd.DataFrame:
-    """As ``choose_per_split``, for clean and comparable rows."""
     size = used.groupby(CONFIG, dropna=False)["split"].transform("size")
     fits = _lowest(used[size == used["n_common"]], ["set", "method", "split", "seed"])
     errors = fits.groupby(["set", "method"])["test_error"]

@@ -17,7 +17,7 @@ from benchmarks._tabular.report.results import (
     TIMED,
     as_printed,
     choose_from,
-    choose_per_split_from,
+    choose_per_split,
     chosen_fits,
     clean,
     comparable,
@@ -67,13 +67,8 @@ class Gallery:
 
     sentence: str
     plots: Sequence[Plot]
-    kind: str = "lines"
-
-    @property
-    def legend(self) -> str:
-        """An SVG with the lines and markers of the methods in the plots."""
-        methods = order_methods([method for plot in self.plots for method in plot.methods])
-        return figures.draw_legend(methods, self.kind) if methods else ""
+    kind: str = "maps"
+    legend: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,7 +94,7 @@ def find(rows: pd.DataFrame, command: str, not_run: Mapping[str, str]) -> Findin
         used,
         summarise(used),
         chosen,
-        choose_per_split_from(used),
+        choose_per_split(used),
         errors,
         compare_all_ranks(errors),
         rank_defaults(errors),
@@ -238,7 +233,7 @@ def make_sections(found: Findings) -> list[Section]:
         return [_errors(found), _making(found)]
     sections = [_errors(found), _defaults(found), _default_times(found), _strict(found)]
     sections += [_wins(found), _ranks(found), _pairs(found)]
-    sections += [_choice(found), _losses(found), _times(found), _metrics(found), _making(found)]
+    sections += [_choice(found), _losses(found), _metrics(found), _making(found)]
     return [section for section in sections if section]
 
 
@@ -427,32 +422,9 @@ def _losses(found: Findings) -> Section:
         "training loss is the loss that training minimizes: with Mixup and MixupE, that of mixed "
         "samples."
     )
-    return Section("losses", title, galleries=[Gallery(sentence, plots, "pairs")])
-
-
-def _times(found: Findings) -> Section | None:
-    timed = found.chosen[found.chosen["search_seconds"] > 0]
-    if timed.empty:
-        return None
-    plots = [
-        figures.draw_times(rows, f"times-{place}")
-        for place, (_, rows) in enumerate(timed.groupby("set", sort=False))
-    ]
-    sentences = [
-        "Test error against the seconds of a method's search on one split, with all its "
-        "configurations, a mean over the splits. Lower left is best. Fits of one "
-        f"search: {tables.count_fits(timed)}."
-    ]
-    test = found.ranks[-1]
-    if isinstance(test, RankTest):
-        shared = found.errors[list(test.ranks.index)].dropna().index
-        plots.insert(0, figures.draw_mean_times(timed[timed["set"].isin(shared)], test.ranks))
-        sentences.append(
-            f"The first figure shows the average rank over {test.n_sets} datasets instead, and the "
-            f"geometric mean of the seconds."
-        )
-    gallery = Gallery(" ".join(sentences), plots, "markers")
-    return Section("times", "Time against error", galleries=[gallery])
+    methods = order_methods([method for plot in plots for method in plot.methods])
+    legend = figures.draw_legend(methods, "legend-losses")
+    return Section("losses", title, galleries=[Gallery(sentence, plots, "pairs", legend)])
 
 
 def _metrics(found: Findings) -> Section:
