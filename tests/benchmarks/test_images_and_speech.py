@@ -427,8 +427,8 @@ def test_ablation_and_deformations_make_only_what_images_has_not(run, tmp_path, 
     assert text.startswith(before)
     rows = rows_in(folder)
     added = rows.iloc[len(before.splitlines()) - 1 :]
-    shown = list(zip(added["method"], added["alpha"], added["eta"].fillna(0), strict=True))
-    assert shown == [("mixupe", 1.0, 0.1)] * 2 + [("manifold-mixup", 2.0, 0.0)] * 2
+    methods = list(zip(added["method"], added["alpha"], added["eta"].fillna(0), strict=True))
+    assert methods == [("mixupe", 1.0, 0.1)] * 2 + [("manifold-mixup", 2.0, 0.0)] * 2
     table = (folder / "ablation.md").read_text()
     for eta in (0.001, 0.1):
         errors = rows.query(f"method == 'mixupe' and eta == {eta} and penalty_fraction == 1")
@@ -537,10 +537,10 @@ def test_mixup_of_the_same_alpha_is_compared_with():
     other = rows[rows["method"].isin(["mixup", "mixupe"])].assign(alpha=0.2)
     other["test_error"] += np.where(other["method"] == "mixupe", 30, 20)
     found = texts(methods_table(section_of(pd.concat([rows, other]))))
-    shown = {(line[1], line[2]): line[6] for line in found if line[0] == "small"}
-    assert shown["MixupE", "1"] == "+2.00"
-    assert shown["MixupE", "0.2"] == "+12.00"
-    assert shown["Manifold Mixup", "2"] == f"{5 - (1 + 21) / 2:+.2f}"
+    differences = {(line[1], line[2]): line[6] for line in found if line[0] == "small"}
+    assert differences["MixupE", "1"] == "+2.00"
+    assert differences["MixupE", "0.2"] == "+12.00"
+    assert differences["Manifold Mixup", "2"] == f"{5 - (1 + 21) / 2:+.2f}"
 
 
 def test_ratios_have_their_bounds_and_verdicts():
