@@ -6,7 +6,7 @@ import signal
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -58,16 +58,6 @@ class Plan(Protocol):
         """Do a job and return its rows."""
 
 
-class RowsFile(Protocol):
-    """What ``run`` needs of a results file."""
-
-    def keys(self, *, with_failed: bool = True) -> set[Key]:
-        """Return the keys of the fits in the file."""
-
-    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Append rows, all or none."""
-
-
 def open_fits(fits: Iterable[Any], done: set[Key], schema: Schema) -> list[Any]:
     """Return the fits whose ``identity`` is not in ``done``, and add them to ``done``."""
     found = []
@@ -80,7 +70,7 @@ def open_fits(fits: Iterable[Any], done: set[Key], schema: Schema) -> list[Any]:
 
 
 def run(
-    items: Sequence[Item], plan: Plan, file: RowsFile, *, n_jobs: int = 1, is_shown: bool = True
+    items: Sequence[Item], plan: Plan, file: Any, *, n_jobs: int = 1, is_shown: bool = True
 ) -> dict[str, str]:
     """Run all fits that the file does not have yet, and append a row for each.
 
@@ -91,7 +81,7 @@ def run(
     plan : Plan
         What to run on each.
     file : ResultsFile
-        The open file of rows.
+        The open file of rows: an object with its ``keys`` and ``add``.
     n_jobs : int, default=1
         Number of processes.
     is_shown : bool, default=True

@@ -7,7 +7,7 @@ test samples.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -102,7 +102,23 @@ class Job:
 
     def identity(self, config: Config) -> dict[str, Any]:
         """Return the columns of a row that identify a fit."""
-        return identity(self.table, self.split, config, self.training, self.grid)
+        table, split = self.table, self.split
+        return {
+            **{name: getattr(table, name) for name in ("source", "task_id", "data_id")},
+            "dataset": table.name,
+            "data": table.fingerprint,
+            "n_rows": table.n_rows,
+            "n_features": table.X.shape[1],
+            "n_classes": table.n_classes,
+            "splits": split.kind,
+            "split": split.number,
+            "seed": split.seed,
+            "method": config.method,
+            "alpha": config.alpha,
+            "eta": config.eta,
+            "params": params_text(config.method, self.training),
+            "grid": self.grid,
+        }
 
     @property
     def cost(self) -> int:
@@ -194,28 +210,6 @@ def params_text(method: str, training: Mapping[str, Any]) -> str:
     return as_json(dict(params))
 
 
-def identity(
-    table: Table, split: Split, config: Config, training: Mapping[str, Any], grid: str
-) -> dict[str, Any]:
-    """Return the columns of a row that identify a fit."""
-    return {
-        **{name: getattr(table, name) for name in ("source", "task_id", "data_id")},
-        "dataset": table.name,
-        "data": table.fingerprint,
-        "n_rows": table.n_rows,
-        "n_features": table.X.shape[1],
-        "n_classes": table.n_classes,
-        "splits": split.kind,
-        "split": split.number,
-        "seed": split.seed,
-        "method": config.method,
-        "alpha": config.alpha,
-        "eta": config.eta,
-        "params": params_text(config.method, training),
-        "grid": grid,
-    }
-
-
 def jobs_of(
     table: Table,
     splits: Iterable[Split],
@@ -228,10 +222,7 @@ def jobs_of(
     n_together = max(1, min(TOGETHER, INPUTS_TOGETHER // max(1, table.X.shape[1])))
     for split in splits:
         for method in methods:
-            configs = [
-                config
-                for config in configs_of(method, grid)
-                if not is_done(identity(table, split, config, training, grid))
-            ]
+            complete = Job(table, split, tuple(configs_of(method, grid)), training, grid)
+            configs = [config for config in complete.configs if not is_done(complete.identity(config))]
             for start in range(0, len(configs), n_together):
-                yield Job(table, split, tuple(configs[start : start + n_together]), training, grid)
+                yield replace(complete, configs=tuple(configs[start : start + n_together]))

@@ -21,7 +21,6 @@ from benchmarks._tabular.report import paper
 from benchmarks._tabular.report.results import LABELS, label_of, mean_curve, order_methods
 from benchmarks._tabular.report.statistics import LEVEL, RankTest
 
-INK, FAINT, RULE = "#1c2228", "#56616b", "#d5dae0"
 # Readers with colour blindness can distinguish these.
 COLOURS = "cividis_r"
 _LINE_COLOURS = [
@@ -35,25 +34,16 @@ _SETTINGS: Any = {
     "svg.hashsalt": "mixupe",  # equal rows give equal bytes
     "font.size": 9.0,
     "axes.titlesize": 9.5,
-    "axes.labelsize": 9.0,
-    "text.color": INK,
-    "axes.labelcolor": FAINT,
-    "axes.edgecolor": FAINT,
-    "axes.linewidth": 0.8,
+    "xtick.labelsize": 8.0,
+    "ytick.labelsize": 8.0,
     "axes.facecolor": "none",
     "figure.facecolor": "none",
     "savefig.facecolor": "none",
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
-    "grid.color": RULE,
-    "grid.linewidth": 0.6,
+    "grid.color": "#d5dae0",
     "axes.axisbelow": True,
-    "xtick.color": FAINT,
-    "ytick.color": FAINT,
-    "xtick.labelsize": 8.0,
-    "ytick.labelsize": 8.0,
-    "lines.linewidth": 1.6,
     "axes.formatter.useoffset": False,
     "text.parse_math": False,  # a dollar sign in a name is a dollar sign
 }
@@ -143,7 +133,7 @@ def draw_ranks(test: RankTest, name: str) -> Plot:
             label_fmt_left="{label} ({rank:.2f})\N{NO-BREAK SPACE}",
             label_fmt_right="\N{NO-BREAK SPACE}({rank:.2f}) {label}",
             text_h_margin=0.04,
-            crossbar_props={"color": INK, "linewidth": 3},
+            crossbar_props={"color": "black", "linewidth": 3},
             elbow_props={"linewidth": 1.4},
         )
         axes.set_xlim(1, len(labels))
@@ -163,9 +153,9 @@ def draw_ranks(test: RankTest, name: str) -> Plot:
 
 def _draw_critical_difference(axes: Any, test: RankTest) -> None:
     end = min(1 + test.critical_difference, len(test.ranks))
-    axes.plot([1, end], [1.3, 1.3], color=FAINT, linewidth=1.4, marker="|", clip_on=False)
+    axes.plot([1, end], [1.3, 1.3], color="dimgray", linewidth=1.4, marker="|", clip_on=False)
     text = f"CD = {test.critical_difference:.2f}"
-    axes.text((1 + end) / 2, 1.6, text, ha="center", va="bottom", color=FAINT)
+    axes.text((1 + end) / 2, 1.6, text, ha="center", va="bottom", color="dimgray")
     axes.set_ylim(axes.get_ylim()[0], 2.4)
 
 
@@ -234,7 +224,7 @@ def draw_losses(fits: pd.DataFrame, name: str) -> Plot | None:
         for axes, part, title in zip(panels, (0, 1), ("training loss", "test loss"), strict=True):
             for method in reversed(methods):
                 _draw_curve(axes, curves[method][part], method)
-            axes.set_title(title, color=FAINT)
+            axes.set_title(title)
             axes.set_xlabel("epoch")
             axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
             axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))

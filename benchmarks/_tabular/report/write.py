@@ -4,7 +4,7 @@ import pathlib
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from types import MappingProxyType
 
@@ -15,17 +15,14 @@ from markupsafe import Markup
 from benchmarks._harness.report_tables import (
     TERMINAL_WIDTH,
     Column,
-    ReportTable,
     as_latex,
     as_markdown,
     as_terminal,
     escape_markdown,
-    pick,
     printable,
     without,
 )
 from benchmarks._harness.results_file import write_text
-from benchmarks._tabular.report import tables
 from benchmarks._tabular.report.sections import (
     Findings,
     Section,
@@ -116,25 +113,12 @@ def to_latex(found: Findings, sections: Sequence[Section]) -> str:
     r"""Return the tables as LaTeX, for an ``\input``."""
     parts = [_LATEX_HEAD, *(f"% {printable(sentence)}" for sentence in lead(found))]
     for section in sections:
-        for table in section.tables:
-            parts += map(as_latex, _split_paper(table) if table.name == "errors" else [table])
+        parts += map(as_latex, section.tables)
     return "\n\n".join(parts) + "\n"
 
 
 _LATEX_HEAD = r"""% Tables of the benchmark; in the preamble: \usepackage{booktabs}
 % and \usepackage[T1]{fontenc}"""
-
-
-def _split_paper(table: ReportTable) -> list[ReportTable]:
-    """Return the errors as two tables, as a page is narrow: ours, and the paper's."""
-    ours = replace(without(table, ["paper", "diff."]), caption=tables.CAPTION)
-    if not any(column.head == "paper" for column in table.columns):
-        return [ours]
-    places = [p for p, column in enumerate(table.columns) if p == 0 or column.group]
-    theirs = without(pick(table, places), ["ours"])
-    caption = "The paper's test errors in percent, and the difference ours - paper."
-    rows = [row for row in theirs.rows if any(cell.text for cell in row[1:])]
-    return [ours, replace(theirs, name="paper", caption=caption, rows=rows, notes=())]
 
 
 def to_html(found: Findings, sections: Sequence[Section]) -> str:
