@@ -10,9 +10,7 @@ with ``unshare``.
 
 import argparse
 import contextlib
-import csv
 import importlib
-import io
 import os
 import pathlib
 import shutil
@@ -26,6 +24,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from benchmarks._harness.cli import positive_int
 from benchmarks._harness.docs_tables import write_block
@@ -317,21 +316,11 @@ def _paths_of(server: Any) -> list[str]:
     return sorted(paths)
 
 
-def rows_of(faults: Sequence[str], works: Sequence[str]) -> Iterator[tuple[str, str, int]]:
-    """Rows of the table: the fault, the workload, and the divisor of the number of tries."""
-    for fault in faults:
-        names, divisor = FAULTS[fault]
-        yield from ((fault, name, divisor) for name in names if name in works)
-
-
 def as_csv(tallies: Sequence[Tally]) -> str:
     """All rows, with versions and commit."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["fault", "work", "tries", "kept", "doubled", "lost", "versions", "commit"])
-    note = [versions_of(), commit()]
-    writer.writerows([*tally.cells(), *note] for tally in tallies)
-    return text.getvalue()
+    columns = ["fault", "work", "tries", "kept", "doubled", "lost"]
+    rows = pd.DataFrame([tally.cells() for tally in tallies], columns=columns)
+    return rows.assign(versions=versions_of(), commit=commit()).to_csv(index=False)
 
 
 def as_markdown(rows: Sequence[Sequence[str]]) -> str:
@@ -373,8 +362,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rng = np.random.default_rng(options.seed)
     tallies, start = [], time.perf_counter()
     with injections() as inject:
-        for fault, name, divisor in rows_of(options.only, options.work):
-            times = max(1, options.times // divisor)
+        for fault, name in ((f, w) for f in options.only for w in FAULTS[f][0]):
+            if name not in options.work:
+                continue
+            times = max(1, options.times // FAULTS[fault][1])
             tally = run_row(Tally(fault, name), inject[fault], times, rng)
             tallies.append(tally)
             seconds = time.perf_counter() - start

@@ -266,15 +266,11 @@ class Deep(nn.Sequential):
         super().__init__(nn.Linear(n_features, 16), *parts, nn.Linear(16, n_outputs))
 
 
-def _frame(X: np.ndarray, y: np.ndarray) -> pd.DataFrame:
-    frame = pd.DataFrame(X, columns=[f"number {k}" for k in range(X.shape[1])])
-    return frame.assign(city=np.array(["Oslo", "Bonn", "Rome"])[(y + np.arange(len(y))) % 3])
-
-
 def make_models() -> dict[str, Callable[[], tuple[Any, Any]]]:
     """Functions that fit a small model of some kind, and return it with its data."""
     X, y = make_rows(600)
-    frame = _frame(X, y)
+    frame = pd.DataFrame(X, columns=[f"number {k}" for k in range(X.shape[1])])
+    frame["city"] = np.array(["Oslo", "Bonn", "Rome"])[(y + np.arange(len(y))) % 3]
     images = np.random.default_rng(0).random((120, 3, 16, 16)).astype(np.float32)
     few, one = {"max_epochs": 2, "min_steps": 0}, preset("paper") | {"max_epochs": 1}
 

@@ -232,22 +232,6 @@ class Trial:
         return round(n_samples * (1 + self.table.X.shape[1] / 700))
 
 
-def run_trial(trial: Trial) -> list[Row]:
-    """Fit and measure: one row; that of a failed fit holds the error."""
-    try:
-        with few_rows_allowed():
-            warm_up_defaults()
-            model = trial.settings.make(trial.split.seed)
-            data = raw_rows(trial.table, trial.split)
-            row: Row = {"fit_seconds": fit_seconds(model, data), "error": ""}
-            for part in ("valid", "test"):
-                metrics, _ = measured_on(model, data, part)
-                row |= {f"{part}_{name}": metrics[name] for name in METRICS}
-            return [trial.identity | row]
-    except Exception as error:
-        return [trial.identity | {"error": one_line(error)}]
-
-
 @dataclass(frozen=True)
 class Study:
     """All candidates on all holdout splits of each dataset."""
@@ -268,8 +252,19 @@ class Study:
 
     @staticmethod
     def run_job(job: Trial) -> list[Row]:
-        """Run one fit."""
-        return run_trial(job)
+        """Fit and measure: one row; that of a failed fit holds the error."""
+        try:
+            with few_rows_allowed():
+                warm_up_defaults()
+                model = job.settings.make(job.split.seed)
+                data = raw_rows(job.table, job.split)
+                row: Row = {"fit_seconds": fit_seconds(model, data), "error": ""}
+                for part in ("valid", "test"):
+                    metrics, _ = measured_on(model, data, part)
+                    row |= {f"{part}_{name}": metrics[name] for name in METRICS}
+                return [job.identity | row]
+        except Exception as error:
+            return [job.identity | {"error": one_line(error)}]
 
 
 # Tables ---------------------------------------------------------------------------------------
@@ -545,18 +540,14 @@ def folder_of(options: argparse.Namespace) -> pathlib.Path:
     return pathlib.Path("build") / "candidates" / (options.csv.stem if options.csv else "embedded")
 
 
-def run_open(options: argparse.Namespace, settings: Mapping[str, Settings]) -> dict[str, str]:
-    """Run the fits that the file does not have yet: datasets that could not be loaded, and why."""
-    items = [item for item in items_of(options) if item.name not in LARGE]
-    study = Study(settings, options.seeds, options.retry_failed)
-    with ValidationFile(folder_of(options)) as file:
-        return run(items, study, file, n_jobs=options.jobs, is_shown=not options.quiet)
-
-
 def run_and_print(options: argparse.Namespace) -> int:
     """Run open fits, print the table, and write it into the page if asked to."""
-    settings, folder = settings_of(options), folder_of(options)
-    not_run = {} if options.report_only else run_open(options, settings)
+    settings, folder, not_run = settings_of(options), folder_of(options), {}
+    if not options.report_only:
+        items = [item for item in items_of(options) if item.name not in LARGE]
+        study = Study(settings, options.seeds, options.retry_failed)
+        with ValidationFile(folder) as file:
+            not_run = run(items, study, file, n_jobs=options.jobs, is_shown=not options.quiet)
     table = make_table(folder, options.phase, settings, options.seeds)
     print(table)
     for name, reason in not_run.items():

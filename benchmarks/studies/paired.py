@@ -215,32 +215,6 @@ class Study:
         far = N_ERRORS * table["standard_error"]
         return table.assign(is_within=table["difference"].abs() <= far + 1e-12)
 
-    def make_table(self, errors: pd.DataFrame) -> str:
-        """The reference's error and paired differences to it as Markdown; bold ones count."""
-        others = [name for name in self.candidates if name != self.reference]
-        lines = [f"| setting | data | {' | '.join([self.reference, *others])} |"]
-        lines.append("|---|---|" + "--:|" * len(self.candidates))
-        for (setting, dataset), part in errors.groupby(["setting", "dataset"], sort=False):
-            by_name = part.set_index("candidate").to_dict("index")
-            full = by_name[self.reference]
-            cells = [f"{full['mean']:.2f} ± {full['deviation']:.2f}"]
-            cells += [_difference(by_name[name]) for name in others]
-            lines.append(f"| {setting} | {dataset} | {' | '.join(cells)} |")
-        return "\n".join(lines)
-
-    def make_summary(self, losses: pd.DataFrame) -> str:
-        """For each setting, on how many datasets a difference is noise, and its mean."""
-        others = [name for name in self.candidates if name != self.reference]
-        lines = [f"| setting | {' | '.join(others)} |", "|---|" + "--:|" * len(others)]
-        for setting, part in losses.groupby("setting", sort=False):
-            of = (part[part["candidate"] == name] for name in others)
-            cells = [
-                f"{one['is_within'].sum()} of {len(one)} ({one['difference'].mean():+.4f})"
-                for one in of
-            ]
-            lines.append(f"| {setting} | {' | '.join(cells)} |")
-        return "\n".join(lines)
-
     def describe(self, rows: pd.DataFrame) -> str:
         """The study in two tables: test errors on each dataset, and a summary of log losses."""
         rows = self.current_rows(rows)
@@ -260,7 +234,23 @@ class Study:
             f"and its mean over all:",
         )
         first, second = (textwrap.fill(note, 120) for note in notes)
-        return "\n\n".join([first, self.make_table(errors), second, self.make_summary(losses)])
+        others = [name for name in self.candidates if name != self.reference]
+        table = [["setting", "data", self.reference, *others]]
+        for (setting, dataset), part in errors.groupby(["setting", "dataset"], sort=False):
+            by_name = part.set_index("candidate").to_dict("index")
+            full = by_name[self.reference]
+            differences = [_difference(by_name[name]) for name in others]
+            cells = [f"{full['mean']:.2f} ± {full['deviation']:.2f}", *differences]
+            table.append([str(setting), str(dataset), *cells])
+        summary = [["setting", *others]]
+        for setting, part in losses.groupby("setting", sort=False):
+            of = (part[part["candidate"] == name] for name in others)
+            counts = [
+                f"{one['is_within'].sum()} of {len(one)} ({one['difference'].mean():+.4f})"
+                for one in of
+            ]
+            summary.append([str(setting), *counts])
+        return "\n\n".join([first, _markdown(table, 2), second, _markdown(summary, 1)])
 
     def time_fits(self, data: str, n_rounds: int, epochs: int) -> str:
         """Time of a fit of each candidate over one of the reference, in turns."""
@@ -296,6 +286,13 @@ def read_study(path: pathlib.Path) -> pd.DataFrame:
     if not path.exists():
         raise ValueError(f"Got output={path}, which does not exist, but expected a file with rows.")
     return read_rows(path, SCHEMA)
+
+
+def _markdown(lines: Sequence[Sequence[str]], n_texts: int) -> str:
+    """A table whose first line is the header and whose first columns are text."""
+    header, *rows = (f"| {' | '.join(line)} |" for line in lines)
+    rule = "|" + "---|" * n_texts + "--:|" * (len(lines[0]) - n_texts)
+    return "\n".join([header, rule, *rows])
 
 
 def _difference(one: Mapping[Hashable, Any]) -> str:
