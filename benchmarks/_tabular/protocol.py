@@ -223,6 +223,8 @@ def jobs_of(
     for split in splits:
         for method in methods:
             complete = Job(table, split, tuple(configs_of(method, grid)), training, grid)
-            configs = [config for config in complete.configs if not is_done(complete.identity(config))]
+            configs = [
+                config for config in complete.configs if not is_done(complete.identity(config))
+            ]
             for start in range(0, len(configs), n_together):
                 yield replace(complete, configs=tuple(configs[start : start + n_together]))
