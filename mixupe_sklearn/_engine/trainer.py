@@ -403,7 +403,8 @@ class StackedTrainer:
         # Gradients in closed form need no autograd: each call is cheaper without it.
         with torch.inference_mode(terms.penalty != "directional"):
             batches = prefetcher.batches(torch.from_numpy(np.stack(orders)), sizes)
-            pairs = zip(batches, factors or [None] * len(sizes), strict=True)
+            rates: Sequence[float | None] = factors or [None] * len(sizes)
+            pairs = zip(batches, rates, strict=True)
             steps = [self.step(batch, terms, factor) for batch, factor in pairs]
             return _values(steps, np.array(sizes)[:, None], terms)
 
