@@ -143,7 +143,7 @@ def configs_of(method: str, grid: str) -> list[Config]:
     """
     read = METHOD_PARAMETERS[METHODS[method]["method"]] if method in METHODS else ()
     # Rows hold the values of the preset, which may change.
-    values = GRIDS.get(grid) or {name: (paper_settings().classifier[name],) for name in read}
+    values = GRIDS.get(grid) or {name: [paper_settings().classifier[name]] for name in read}
     alphas = values["alpha"] if "alpha" in read else (None,)
     etas = values["eta"] if "eta" in read else (None,)
     return [Config(method, alpha, eta) for alpha in alphas for eta in etas]
