@@ -403,8 +403,8 @@ class StackedTrainer:
         # Gradients in closed form need no autograd: each call is cheaper without it.
         with torch.inference_mode(terms.penalty != "directional"):
             batches = prefetcher.batches(torch.from_numpy(np.stack(orders)), sizes)
-            pairs = zip(batches, factors or [None] * len(sizes), strict=True)
-            steps = [self.step(batch, terms, factor) for batch, factor in pairs]
+            rates = [None] * len(sizes) if factors is None else factors
+            steps = [self.step(batch, terms, r) for batch, r in zip(batches, rates, strict=True)]
             return _values(steps, np.array(sizes)[:, None], terms)
 
     def step(self, batch: StepBatch, terms: Terms, factor: float | None = None) -> Sums:
