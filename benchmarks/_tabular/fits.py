@@ -121,7 +121,7 @@ def run_job(job: Job) -> list[Row]:
 def few_rows_allowed() -> Iterator[None]:
     """Ignore the warning that the paper's batch of 100 is larger than the dataset."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Got .* training rows, fewer than batch_size")
+        warnings.filterwarnings("ignore", "Got .* training samples, fewer than batch_size")
         yield
 
 
