@@ -254,7 +254,7 @@ def cut_network(server: Any, paths: Sequence[str]) -> Injection:
         server.fault(path, lambda answer: replace(answer, n_sent=int(share * len(answer.content))))
         child = trial.start()
         status = child.join()
-        server.mend()
+        server.reset()
         return record_error(trial, child, status)
 
     return inject
@@ -312,7 +312,7 @@ def _paths_of(server: Any) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         ReportingProcess(work, "OpenML cache", pathlib.Path(folder), "").join()
     paths = [name.removeprefix("GET ") for name in server.counts if name.startswith("GET ")]
-    server.mend()
+    server.reset()
     return sorted(paths)
 
 

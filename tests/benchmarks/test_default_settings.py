@@ -29,8 +29,9 @@ from benchmarks.studies.default_settings import (
     make_table,
     on_paper,
 )
-from mixupe_sklearn import MixupEClassifier, make_preprocessor, preset
+from mixupe_sklearn import MixupEClassifier, preset
 from mixupe_sklearn.datasets import load_embedded
+from mixupe_sklearn.preprocessing import TablePreprocessor
 
 TIMES = ["fit_seconds"]
 
@@ -171,7 +172,7 @@ def strong_defaults(monkeypatch):
     monkeypatch.setitem(defaults, "n_members", 2)
     monkeypatch.setitem(defaults, "alpha", (0.1, 0.2))
     monkeypatch.setitem(defaults, "lr_schedule", "cosine")
-    monkeypatch.setitem(make_preprocessor.__kwdefaults__, "scaling", "standard")
+    monkeypatch.setitem(TablePreprocessor.__init__.__kwdefaults__, "scaling", "standard")
 
 
 def test_an_ingredient_is_taken_away_by_the_papers_value(strong_defaults):

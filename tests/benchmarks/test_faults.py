@@ -241,9 +241,9 @@ def test_a_heartbeat_from_the_future_does_not_keep_a_dead_worker_alive(tmp_path)
                 "UPDATE trial_heartbeats SET heartbeat = datetime('now', '+3 days')"
             )
         trial.set_user_attr(CLAIMED, [trial.number, "a worker that is dead"])
-        rescue = LostTrials(study, storage)
+        lost_trials = LostTrials(study, storage)
         for _ in range(100):
-            rescue.look()
+            lost_trials.requeue()
             if len(study.get_trials()) == 2:
                 break
             time.sleep(0.1)
