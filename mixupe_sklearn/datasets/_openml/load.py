@@ -18,7 +18,7 @@ import pandas as pd
 from pyarrow import parquet
 
 from mixupe_sklearn._utils.warnings import warn_user
-from mixupe_sklearn.datasets._dataset import Fold, Table
+from mixupe_sklearn.datasets._dataset import Fold, Table, as_classes
 from mixupe_sklearn.datasets._openml.cache import Cache, NotCachedError, cache_folders, locked
 from mixupe_sklearn.datasets._openml.metadata import (
     CLASSIFICATION,
@@ -302,26 +302,7 @@ def split_target(
             f"dataset {data_id} (first in row {missing[0]}), but expected a class in every row: "
             f"choose another target, or fill these rows in a CSV file of your own."
         )
-    y = _classes(values, target, data_id)
-    if len(y) and (y == y[0]).all():
-        raise ValueError(
-            f"Got target={target!r} of dataset {data_id} with one class only, {y[0].item()!r}, "
-            f"but expected two: choose another target."
-        )
-    return frame.drop(columns=target), y
-
-
-def _classes(values: Any, target: str, data_id: int) -> np.ndarray:
-    if not pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values):
-        return np.asarray(values.astype(str), dtype=str)
-    numbers = values.to_numpy()
-    fractions = numbers[numbers != np.floor(numbers)]
-    if len(fractions):
-        raise ValueError(
-            f"Got target={target!r} of dataset {data_id} with numbers such as {fractions[0]:g}, "
-            f"but expected classes: choose a target that has classes."
-        )
-    return numbers.astype(np.int64)
+    return frame.drop(columns=target), as_classes(values, f"target={target!r} of dataset {data_id}")
 
 
 def _load_folds(cache: Cache, task_id: int, task: TaskMetadata, n_rows: int) -> list[Fold]:
