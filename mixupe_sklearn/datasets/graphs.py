@@ -94,6 +94,8 @@ def _read_text_graphs(file: Path) -> list[tuple[sparse.csr_array, np.ndarray, in
         for _ in range(int(lines[0][0])):
             number += 1
             n_nodes, label = map(int, lines[number][:2])
+            if n_nodes < 1:
+                raise ValueError(f"a graph of {n_nodes} nodes")
             tags, pairs = [], []
             for node in range(n_nodes):
                 number += 1

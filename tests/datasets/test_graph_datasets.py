@@ -121,7 +121,7 @@ TEXT_ERRORS = {
     "one number": (TEXT.replace("\n0 1 2\n", "\n0\n"), "Got line 6 of .* got 1"),
     "no such node": (TEXT.replace("0 2 1 2", "0 2 1 9"), r"Got line 3 of .*neighbours \[1, 9\]"),
     "too few": (TEXT.replace("0 2 1 2", "0 3 1 2"), "Got line 3 of .*neighbours"),
-    "negative": (TEXT.replace("2 -1", "-2 -1"), "Got line 7 of .* negative"),
+    "negative": (TEXT.replace("2 -1", "-2 -1"), "Got line 7 of .*a graph of -2 nodes"),
     "minus neighbours": (TEXT.replace("0 2 1 2", "0 -1 1 2"), "Got line 3 of .*neighbours"),
     "no graphs": ("0\n", "Got .* with no graphs, but expected at least one"),
 }

@@ -162,9 +162,9 @@ def test_cifar_with_text_keys_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("batches.meta", {b"num_vis": 1}, "without 'label_names', but expected the names of"),
+        ("batches.meta", {b"num_vis": 1}, "and 0 names of classes, but expected a name for"),
         ("test_batch", {b"labels": ["a", "b"]}, "type <U1, but expected bytes .* integers"),
-        ("test_batch", {b"labels": [77, -3]}, "labels from -3 to 77, but expected 0 to 9"),
+        ("test_batch", {b"labels": [77, -3]}, "labels from -3 to 77 and 10 names"),
     ],
 )
 def test_invalid_classes_of_cifar_are_refused(tmp_path, file, content, message):
