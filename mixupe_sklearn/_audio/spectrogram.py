@@ -3,9 +3,7 @@
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -210,14 +208,14 @@ class Spectrogram(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
             float32. It is memory-mapped with a ``cache``, and can be written to (copy on write).
         """
         self.fit(X)
-        audio = read_waveforms(X, sampling_rate=self.sampling_rate, labelled=False)
-        waveforms = audio.waveforms
+        waveforms = read_waveforms(X, sampling_rate=self.sampling_rate, labelled=False).waveforms
         shape = (len(waveforms), self.n_frequencies, self.n_frames)
         if self.cache is None:
             result = np.empty(shape, dtype=np.float32)
             self._fill(result, waveforms)
             return result
-        path = _make_folder(self.cache) / f"spectrograms-{self._key(waveforms)}.npy"
+        Path(self.cache).mkdir(parents=True, exist_ok=True)
+        path = Path(self.cache) / f"spectrograms-{self._key(waveforms)}.npy"
         cached = _read_cached(path, shape)
         return self._save(path, waveforms, shape) if cached is None else cached
 
@@ -246,13 +244,11 @@ class Spectrogram(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
 
     def _save(self, path: Path, waveforms: Waveforms, shape: tuple[int, ...]) -> np.ndarray:
         """Compute into a temporary file, and rename it when it is complete."""
-        with ExitStack() as stack:
-            try:
-                file = stack.enter_context(replacing(path))
-                result = np.lib.format.open_memmap(file.name, "w+", np.dtype(np.float32), shape)
-                _allocate(file)
-            except OSError as error:
-                raise _cache_error(error, self.cache, "that can be written to") from error
+        with replacing(path) as file:
+            result = np.lib.format.open_memmap(file.name, "w+", np.dtype(np.float32), shape)
+            # A mapped write to a full disk would kill the process, so allocate the space now.
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
             self._fill(result, waveforms)
             result.flush()
             del result
@@ -279,26 +275,6 @@ def batches_of(waveforms: Sequence[np.ndarray], n_most: int) -> Iterator[list[np
         batch.append(waveform)
     if batch:
         yield batch
-
-
-def _allocate(file: BinaryIO) -> None:
-    """Allocate the disk space now: a mapped write to a full disk would kill the process."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
-
-
-def _make_folder(cache: Any) -> Path:
-    try:
-        Path(cache).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _cache_error(error, cache, "that can be created") from error
-    return Path(cache)
-
-
-def _cache_error(error: OSError, cache: Any, what: str) -> OSError:
-    return type(error)(
-        f"Got cache={os.fspath(cache)!r}, but expected a folder {what}: {error.strerror}."
-    )
 
 
 def _read_cached(path: Path, shape: tuple[int, ...]) -> np.ndarray | None:

@@ -314,13 +314,6 @@ def test_an_error_leaves_nothing_in_the_cache(files, cache):
     assert list(cache.iterdir()) == []
 
 
-def test_a_cache_that_is_a_file_is_refused(tmp_path):
-    path = tmp_path / "file"
-    path.touch()
-    with pytest.raises(FileExistsError, match=r"Got cache='.*file', but expected a folder that"):
-        Spectrogram(cache=path).transform([noise(100)])
-
-
 RACE = """
 import sys
 from mixupe_sklearn._audio.spectrogram import Spectrogram
