@@ -36,11 +36,6 @@ class Item:
     kind: Literal["task", "dataset"]
     number: int
 
-    def __post_init__(self) -> None:
-        if self.kind not in ("task", "dataset"):
-            raise ValueError(f"Got kind={self.kind!r}, but expected 'task' or 'dataset'.")
-        _check_integer("number", self.number)
-
 
 _PAPER_TASK_IDS = {
     **{"arrhythmia": 5, "letter": 6, "balance-scale": 11, "mfeat-factors": 12},
@@ -224,18 +219,12 @@ def _load(
         raise ValueError(f"Got timeout={timeout!r}, but expected a number of seconds > 0.")
     n_tries = _check_integer("n_tries", n_tries)
     try:
-        importlib.import_module("openml")
         module = importlib.import_module("mixupe_sklearn.datasets._openml.load")
     except ImportError as error:
         raise ImportError(
             f"Got no module {error.name or 'openml'!r}, but data of OpenML needs it: pip install "
             f"mixupe-sklearn[openml]."
         ) from error
-    except OSError as error:  # openml creates its folders when it is imported
-        raise OSError(
-            f"Got {error.filename!r} as a folder of openml, but it cannot be created "
-            f"({error.strerror}): set OPENML_CACHE_DIR and XDG_CONFIG_HOME to other folders."
-        ) from error
     read = partial(getattr(module, load), **{id_name: number}, **options)
-    source = module.Source(f"{id_name}={number}", cache_dir, timeout, n_tries, offline)
-    return source.load(read)
+    label = f"{id_name}={number}"
+    return module.through_cache(read, label, cache_dir, timeout, n_tries, offline)

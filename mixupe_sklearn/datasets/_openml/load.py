@@ -7,7 +7,6 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,8 +20,6 @@ from mixupe_sklearn._utils.warnings import warn_user
 from mixupe_sklearn.datasets._dataset import Fold, Table, as_classes
 from mixupe_sklearn.datasets._openml.cache import Cache, NotCachedError, cache_folders, locked
 from mixupe_sklearn.datasets._openml.metadata import (
-    CLASSIFICATION,
-    PROCEDURES,
     DatasetMetadata,
     InvalidFileError,
     TaskMetadata,
@@ -48,63 +45,52 @@ ADVICE = (
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where to load from, within which limits, and what to call it in a message."""
+def through_cache(
+    read: Callable[[Cache, str], Result],
+    label: str,
+    cache_dir: str | os.PathLike[str] | None,
+    timeout: float,
+    n_tries: int,
+    offline: bool,
+) -> Result:
+    """Call ``read(cache, server)``: offline first, and with downloads if a file is missing.
 
-    label: str
-    cache_dir: str | os.PathLike[str] | None
-    timeout: float
-    n_tries: int
-    offline: bool
-
-    def load(self, read: Callable[[Cache, str], Result]) -> Result:
-        """Call ``read(cache, server)``: offline first, and with downloads if a file is missing."""
-        server = openml.config.server.rstrip("/")
-        root, folder = cache_folders(self.cache_dir)
-        try:
-            return read(Cache(folder), server)
-        except NotCachedError as error:
-            if self.offline:
-                raise FileNotFoundError(
-                    f"Got {self.label}, but the cache has no file {str(error)!r} and offline=True "
-                    f"forbids its download: {ADVICE}."
-                ) from None
-        limits: dict[str, Any] = {"timeout": self.timeout, "n_tries": self.n_tries}
-        limits |= {"server": server.partition("/api/")[0], "api_key": openml.config.apikey or ""}
-        try:
-            with locked(root):
-                cache = Cache(folder, partial(fetch, **limits))
-                result = read(cache, server)
-                cache.save()
-                return result
-        except DownloadError as error:
-            raise ConnectionError(
-                f"Got {self.label}, which is not complete in the cache {str(root)!r} and cannot be "
-                f"downloaded from {error}: {ADVICE}."
+    ``label`` names the task or dataset in a message.
+    """
+    server = openml.config.server.rstrip("/")
+    root, folder = cache_folders(cache_dir)
+    try:
+        return read(Cache(folder), server)
+    except NotCachedError as error:
+        if offline:
+            raise FileNotFoundError(
+                f"Got {label}, but the cache has no file {str(error)!r} and offline=True forbids "
+                f"its download: {ADVICE}."
             ) from None
-        except RefusedError as error:
-            raise ValueError(
-                f"Got {self.label}, but the server refuses it ({error}): check the number, and the "
-                f"API key if it is not public."
-            ) from None
+    limits: dict[str, Any] = {"timeout": timeout, "n_tries": n_tries}
+    limits |= {"server": server.partition("/api/")[0], "api_key": openml.config.apikey or ""}
+    try:
+        with locked(root):
+            cache = Cache(folder, partial(fetch, **limits))
+            result = read(cache, server)
+            cache.save()
+            return result
+    except DownloadError as error:
+        raise ConnectionError(
+            f"Got {label}, which is not complete in the cache {str(root)!r} and cannot be "
+            f"downloaded from {error}: {ADVICE}."
+        ) from None
+    except RefusedError as error:
+        raise ValueError(
+            f"Got {label}, but the server refuses it ({error}): check the number, and the API key "
+            f"if it is not public."
+        ) from None
 
 
 def load_task(cache: Cache, server: str, task_id: int) -> Table:
     """The table of a task, with its folds."""
     read = partial(read_task, task_id=task_id)
     task = cache.get(f"tasks/{task_id}/task.xml", f"{server}/task/{task_id}", read)
-    if task.kind != CLASSIFICATION:
-        raise ValueError(
-            f"Got task_id={task_id}, which is a task of {task.kind_name!r}, but expected one of "
-            f"'Supervised Classification'."
-        )
-    if task.procedure and task.procedure not in PROCEDURES:
-        raise ValueError(
-            f"Got task_id={task_id}, whose rows are split by {task.procedure!r}, but expected "
-            f"training and test rows: choose a task with a cross-validation or a holdout, or load "
-            f"its dataset by load_dataset."
-        )
     name, X, y = _load_data(cache, server, task.data_id, task.target)
     folds = _load_folds(cache, task_id, task, len(y))
     return Table(name, X, y, "openml", task_id, task.data_id, folds)
@@ -137,11 +123,6 @@ def _load_data(
     ignored = features.ignored.union(*listed) - {target}
     frame = frame.drop(columns=list(ignored), errors="ignore")
     X, y = split_target(set_dtypes(frame, features.types, features.values), target, data_id)
-    if dataset.status.lower() == "deactivated":
-        warn_user(
-            f"Got dataset {data_id} ({dataset.name}), which OpenML has deactivated, often because "
-            f"of an error in it: see its page on OpenML."
-        )
     return dataset.name, X, y
 
 
@@ -149,25 +130,20 @@ def _load_frame(
     cache: Cache, server: str, data_id: int, dataset: DatasetMetadata, n_columns: int
 ) -> pd.DataFrame:
     """All columns, from a file in the cache, or else from parquet or ARFF on the server."""
-    skip_parquet = os.environ.get("OPENML_SKIP_PARQUET", "").casefold() == "true"
-    names = [] if skip_parquet else [f"dataset_{data_id}.pq", "dataset.pq"]  # as openml-python does
-    paths = [f"datasets/{data_id}/{name}" for name in [*names, "dataset.arff"]]
+    paths = [f"datasets/{data_id}/{name}" for name in (f"dataset_{data_id}.pq", "dataset.pq")]
+    if dataset.format.lower() != "sparse_arff":
+        paths.append(f"datasets/{data_id}/dataset.arff")
     cached = [path for path in paths if cache.has(path)][:1]
     n_rows = _declared_rows(cache, server, data_id, has_data=bool(cached))
+    as_parquet = partial(read_parquet, n_rows=n_rows, n_columns=n_columns)
+    as_arff = partial(read_arff, n_rows=n_rows, md5=dataset.md5)
     failures: list[Exception] = []
-    for path in cached or [paths[0], paths[-1]][skip_parquet:]:
-        if path.endswith(".pq"):
-            url, read = (
-                dataset.parquet_url,
-                partial(read_parquet, n_rows=n_rows, n_columns=n_columns),
-            )
-        elif dataset.format.lower() == "sparse_arff":
-            continue
-        else:
-            url, read = dataset.url, partial(read_arff, n_rows=n_rows, md5=dataset.md5)
+    for path in cached or [paths[0], *paths[2:]]:
+        is_parquet = path.endswith(".pq")
+        url = dataset.parquet_url if is_parquet else dataset.url
         if url or cached:
             try:
-                return cache.get(path, url or "", read)
+                return cache.get(path, url or "", as_parquet if is_parquet else as_arff)
             except (RefusedError, DownloadError) as error:  # the other format may be available
                 failures.append(error)
     if failures:
@@ -311,18 +287,13 @@ def _load_folds(cache: Cache, task_id: int, task: TaskMetadata, n_rows: int) -> 
     is_cached = cache.has(name)
     read = partial(read_folds, n_rows=n_rows, task=task, allow_fewer=is_cached)
     folds = cache.get(name, task.splits_url, read)
-    n_declared = _n_folds(task, len(folds))
-    if len(folds) != n_declared:
+    n_declared = (task.n_repeats or 1) * (task.n_folds or 0)
+    if len(folds) < n_declared:
         warn_user(
             f"Got {len(folds)} of the {n_declared} folds of task {task_id} in "
             f"{str(cache.folder / name)!r}: only these are used."
         )
     return folds
-
-
-def _n_folds(task: TaskMetadata, n_found: int) -> int:
-    """The number of folds that the task declares, or the number found if it declares none."""
-    return (task.n_repeats or 1) * task.n_folds if task.n_folds else n_found
 
 
 def read_folds(
@@ -332,29 +303,33 @@ def read_folds(
     table = _read_splits(content)
     ids = table["rowid"].to_numpy()
     if ids.min() < 0 or ids.max() >= n_rows:
-        outside = ids[(ids < 0) | (ids >= n_rows)][0]
-        raise InvalidFileError(f"it names row {outside} of {n_rows} rows")
+        raise InvalidFileError(f"it names the rows {ids.min()} to {ids.max()} of {n_rows} rows")
     groups: dict[Any, Any] = dict(list(table.groupby(["repeat", "fold"], sort=True)))
     n_folds = task.n_folds or len({fold for _, fold in groups})
     declared = list(itertools.product(range(task.n_repeats or 1), range(n_folds)))
-    for found, expected in zip(groups, declared, strict=False):
-        if found != expected:
-            raise InvalidFileError(f"fold {expected[1]} of repeat {expected[0]} is missing")
-    if len(groups) > len(declared) or not (
-        allow_fewer or len(groups) == _n_folds(task, len(groups))
-    ):
-        raise InvalidFileError(f"it has {len(groups)} folds, but the task declares {len(declared)}")
+    expected = declared[: len(groups)] if allow_fewer else declared
+    if list(groups) != expected:
+        raise InvalidFileError(
+            f"it has {len(groups)} folds, but expected the {len(declared)} folds of the task"
+        )
+    is_complete = task.procedure == "crossvalidation"
     folds = []
     for (repeat, fold), group in groups.items():
         is_test, rows = group["is_test"].to_numpy(), group["rowid"].to_numpy()
-        folds.append((rows[~is_test], rows[is_test]))
-        _check_fold(*folds[-1], n_rows, task, f"fold {fold} of repeat {repeat}")
-    if task.procedure == "crossvalidation":
-        tested = table[table["is_test"]]
-        if tested.duplicated(["repeat", "rowid"]).any():
-            raise InvalidFileError("it tests on a row twice in one repeat")
-        if not allow_fewer and len(tested) != n_rows * (task.n_repeats or 1):
-            raise InvalidFileError("it does not test on every row once per repeat")
+        train, test = rows[~is_test], rows[is_test]
+        n_found, name = len(np.unique(rows)), f"fold {fold} of repeat {repeat}"
+        if not (len(train) and len(test)):
+            raise InvalidFileError(f"{name} has no {'test' if len(train) else 'training'} rows")
+        if np.intersect1d(train, test).size:
+            raise InvalidFileError(f"{name} trains and tests on the same rows")
+        if is_complete and n_found != n_rows:
+            raise InvalidFileError(f"{name} has {n_found} of {n_rows} rows")
+        folds.append((train, test))
+    tested = table[table["is_test"]]
+    if is_complete and tested.duplicated(["repeat", "rowid"]).any():
+        raise InvalidFileError("it tests on a row twice in one repeat")
+    if is_complete and not allow_fewer and len(tested) != n_rows * (task.n_repeats or 1):
+        raise InvalidFileError("it does not test on every row once per repeat")
     return folds
 
 
@@ -376,15 +351,3 @@ def _read_splits(content: bytes) -> pd.DataFrame:
         return table.astype(np.int64).assign(is_test=kinds == "TEST")
     except ValueError as error:  # pandas' parser errors are ValueErrors
         raise InvalidFileError(f"not an intact file of splits ({first_line(error)})") from None
-
-
-def _check_fold(
-    train: np.ndarray, test: np.ndarray, n_rows: int, task: TaskMetadata, name: str
-) -> None:
-    if not (len(train) and len(test)):
-        raise InvalidFileError(f"{name} has no {'test' if len(train) else 'training'} rows")
-    if np.intersect1d(train, test).size:
-        raise InvalidFileError(f"{name} trains and tests on the same rows")
-    n_found = len(np.unique(np.concatenate([train, test])))
-    if task.procedure == "crossvalidation" and n_found != n_rows:
-        raise InvalidFileError(f"{name} has {n_found} of {n_rows} rows")

@@ -25,14 +25,12 @@ class InvalidFileError(Exception):
 class TaskMetadata:
     """The content of ``task.xml``."""
 
-    kind: str
-    kind_name: str
-    procedure: str = ""
-    data_id: int = 0
-    target: str = ""
-    splits_url: str = ""
-    n_repeats: int | None = None
-    n_folds: int | None = None
+    procedure: str
+    data_id: int
+    target: str
+    splits_url: str
+    n_repeats: int | None
+    n_folds: int | None
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,6 @@ class DatasetMetadata:
     parquet_url: str | None
     md5: str | None
     target: str | None
-    status: str
     ignored: list[str]
 
 
@@ -116,13 +113,14 @@ def _check_id(node: ElementTree.Element, path: str, expected: int) -> None:
 
 
 def read_task(content: bytes, task_id: int) -> TaskMetadata:
-    """Parse ``task.xml``. Unsupported kinds and procedures are returned by name only."""
+    """Parse ``task.xml``. Raises a ``ValueError`` for unsupported kinds and procedures."""
     root = parse_xml(content, "task")
     _check_id(root, "task_id", task_id)
-    kind = _required(root, "task_type_id")
-    kind_name = child_text(root, "task_type") or kind
-    if kind != CLASSIFICATION:
-        return TaskMetadata(kind, kind_name)
+    if _required(root, "task_type_id") != CLASSIFICATION:
+        raise ValueError(
+            f"Got task_id={task_id}, which is a task of {child_text(root, 'task_type')!r}, but "
+            f"expected one of 'Supervised Classification'."
+        )
     inputs = {node.get("name"): node for node in root.findall("{*}input")}
     if missing := {"source_data", "estimation_procedure"} - set(inputs):
         raise InvalidFileError(f"it has no <input> named {min(missing)}")
@@ -135,13 +133,15 @@ def read_task(content: bytes, task_id: int) -> TaskMetadata:
     if (parameters.get("number_samples") or 1) > 1:
         procedure = f"{procedure} with samples"
     if procedure and procedure not in PROCEDURES:
-        return TaskMetadata(kind, kind_name, procedure)
+        raise ValueError(
+            f"Got task_id={task_id}, whose rows are split by {procedure!r}, but expected "
+            f"training and test rows: choose a task with a cross-validation or a holdout, or load "
+            f"its dataset by load_dataset."
+        )
     data_id = _required(data, "data_set/data_set_id")
     if not INTEGER.fullmatch(data_id):
         raise InvalidFileError(f"its dataset has the id {data_id!r}")
     return TaskMetadata(
-        kind=kind,
-        kind_name=kind_name,
         procedure=procedure,
         data_id=int(data_id),
         target=_required(data, "data_set/target_feature"),
@@ -167,7 +167,6 @@ def read_description(content: bytes, data_id: int) -> DatasetMetadata:
         parquet_url=child_text(root, "parquet_url"),
         md5=child_text(root, "md5_checksum"),
         target=child_text(root, "default_target_attribute") or None,
-        status=child_text(root, "status") or "",
         ignored=ignored,
     )
 
