@@ -122,12 +122,9 @@ def _attribute(about: Sequence[Mapping], key: str, name: str) -> list[Any] | Non
 
 
 def _from_adjacency(adjacency: Any, about: Any, name: str) -> Graph:
-    given = adjacency if sparse.issparse(adjacency) else _array(adjacency)
-    if given.dtype.kind not in "biuf":
-        raise ValueError(
-            f"Got {name} with an adjacency of {given.dtype}, but expected real numbers."
-        )
-    matrix = sparse.coo_array(given, copy=True)
+    matrix = sparse.coo_array(
+        adjacency if sparse.issparse(adjacency) else _array(adjacency), copy=True
+    )
     matrix.sum_duplicates()
     if matrix.shape[0] != matrix.shape[1]:
         raise ValueError(

@@ -47,16 +47,12 @@ def _sequence(X: Any, name: str) -> Sequence[Any]:
         X = X.to_data_list()
     is_graph = hasattr(X, "edge_index") or (hasattr(X, "nodes") and hasattr(X, "edges"))
     is_graph = is_graph and not isinstance(X, Dataset)  # one of PyTorch Geometric has them, too
-    has_length = hasattr(X, "__len__") and hasattr(X, "__getitem__")
-    if is_graph or isinstance(X, (str, bytes, dict)) or not has_length:
+    is_sequence = hasattr(X, "__len__") and hasattr(X, "__getitem__")
+    is_sequence = is_sequence and getattr(X, "ndim", 1) == 1
+    if is_graph or isinstance(X, (str, bytes, dict)) or not is_sequence:
         raise TypeError(
             f"Got {name} of type {type(X).__name__}, but expected a sequence of graphs, such as a "
             f"list, each {FORMATS}."
-        )
-    if getattr(X, "ndim", 1) != 1:
-        raise ValueError(
-            f"Got {name} as an array of shape {tuple(X.shape)}, but expected a sequence of graphs, "
-            f"each {FORMATS}."
         )
     if len(X) == 0:
         raise ValueError(f"Got {name} with no graphs, but expected at least one.")

@@ -31,9 +31,8 @@ def read_csv(path: str | os.PathLike, target: str, *, name: str | None = None) -
     path : str or path
         A file with a header line, and fields separated by commas, semicolons, tabs or bars. It may
         be compressed (``.gz``, ``.xz``, ``.bz2``, or ``.zip`` with one file in it), up to 256 MiB
-        or 100 times the compressed size. The encoding is UTF-8, UTF-16 with a byte order mark, or
-        else Windows-1252, with a warning. Numbers may have a decimal comma if commas do not
-        separate fields. A column with decimal commas and points is text.
+        or 100 times the compressed size. The encoding is UTF-8. Numbers may have a decimal comma
+        if commas do not separate fields. A column with decimal commas and points is text.
     target : str
         The column with the classes.
     name : str or None, default=None
@@ -58,55 +57,39 @@ def read_csv(path: str | os.PathLike, target: str, *, name: str | None = None) -
     ('shoes', [41.5, nan, 39.0, 38.5], ['no', 'no', 'yes', 'yes'])
     """
     path, target = Path(path), str(target).strip()
-    text = _decoded(_content(path), path)
+    text = _text(path)
     delimiter = _delimiter(text, target, path)
     names = _checked_names(text, delimiter, path)
     if target not in names:
         close = difflib.get_close_matches(target, names)
-        hint = (
-            f"did you mean {_listed(close)}?" if close else f"its first line has {_listed(names)}."
-        )
+        hint = f"did you mean {close[0]!r}?" if close else f"its first line has {_listed(names)}."
         raise ValueError(f"Got target={target!r}, but expected a column of {str(path)!r}; {hint}")
     X, y = _split_off(_read(text, delimiter, names), target, path)
     return Table(short_name(path) if name is None else name, X, y, "csv")
 
 
-def _content(path: Path) -> bytes:
+def _text(path: Path) -> str:
     if not path.is_file():
         raise FileNotFoundError(
             f"Got path={str(path)!r}, but expected an existing file; the current folder is "
             f"{str(Path.cwd())!r}."
         )
     try:
-        return decompressed(path)
+        text = decompressed(path).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError(
+            f"Got path={str(path)!r}, which is not text in UTF-8, but expected a CSV file; a "
+            f"spreadsheet program can save one with this encoding."
+        ) from None
     except DAMAGED as error:
         if isinstance(error, OSError) and error.errno:  # not the damage that bz2 and gzip report
             raise
         raise ValueError(
             f"Got path={str(path)!r}, but expected an intact {path.suffix} file: {error}."
         ) from error
-
-
-def _decoded(content: bytes, path: Path) -> str:
-    is_utf16 = content.startswith((b"\xff\xfe", b"\xfe\xff"))
-    try:
-        text, is_guess = content.decode("utf-16" if is_utf16 else "utf-8-sig"), False
-    except UnicodeDecodeError:
-        # The encoding of spreadsheets on Windows. Its five undefined bytes are rare.
-        text, is_guess = content.decode("cp1252", errors="replace"), True
     if not text.strip():
         raise ValueError(
             f"Got path={str(path)!r}, which is empty, but expected a line of column names and rows."
-        )
-    if "\0" in text:
-        raise ValueError(
-            f"Got path={str(path)!r}, which is not text, but expected a CSV file; a spreadsheet "
-            f"program can save one."
-        )
-    if is_guess:
-        warn_user(
-            f"Got path={str(path)!r}, which is not UTF-8, so it is read as Windows-1252; save it "
-            f"as UTF-8 if letters look wrong."
         )
     return text
 

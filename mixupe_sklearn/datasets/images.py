@@ -136,7 +136,7 @@ https://www.cs.toronto.edu/~kriz/cifar.html (the Python version).
     y_train = np.concatenate([y for _, y in parts])
     X_test, y_test = _cifar_part(path / kind.test, kind)
     names = _unpickled(path / kind.meta, kind.layout).get(f"{kind.label}_names".encode(), [])
-    classes = np.array([text.decode() if isinstance(text, bytes) else text for text in names])
+    classes = np.array([name.decode() for name in names if isinstance(name, bytes)])
     y = np.concatenate([y_train, y_test])
     if y.min() < 0 or y.max() >= len(classes):
         raise ValueError(

@@ -1,6 +1,5 @@
 """Speech Commands on disk: a folder for each word, and the speaker in each file name."""
 
-import difflib
 import os
 import re
 from collections.abc import Sequence
@@ -154,13 +153,11 @@ def _checked(words: Sequence[str], known: list[str]) -> list[str]:
     """The requested words, sorted."""
     if isinstance(words, str) or len(words) == 0:
         raise ValueError(f"Got words={words!r}, but expected a list of words, or None for all.")
-    for word in words:
-        if word not in known:
-            close = difflib.get_close_matches(str(word), known) or known[:10]
-            raise ValueError(
-                f"Got the word {word!r}, but expected one in the folder, such as "
-                f"{', '.join(close)}."
-            )
+    unknown = set(words) - set(known)
+    if unknown:
+        raise ValueError(
+            f"Got the words {sorted(unknown)}, but expected some of {', '.join(known)}."
+        )
     return sorted(set(words))
 
 

@@ -148,17 +148,6 @@ def test_a_pickle_that_is_not_a_dict_is_refused(tmp_path):
         load_cifar(tmp_path)
 
 
-def test_cifar_with_text_keys_is_read(tmp_path):
-    write_cifar10(tmp_path)
-    for path in tmp_path.iterdir():
-        content = pickle.loads(path.read_bytes())
-        content = {key.decode(): value for key, value in content.items()}
-        if "label_names" in content:
-            content["label_names"] = [name.decode() for name in content["label_names"]]
-        write(path, content)
-    assert load_cifar(tmp_path).classes[3] == "cat"
-
-
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [

@@ -121,7 +121,7 @@ FAULTS = {
     "trickle": (trickle(0.2), "no complete answer within 0.5 s"),
     "header": (trickle_header(0.1), "no complete answer within 0.5 s"),
     "cut": (cut, "the answer was cut short"),
-    "html": (HTML, "an HTML page instead of a file"),
+    "html": (HTML, "an XML file of <html>|unsafe XML|not an|checksum"),
     "garbage": (GARBAGE, "not well-formed|not an"),
     "busy": (lambda answer: error(107, "Database connection error"), "Database connection error"),
 }
@@ -280,7 +280,9 @@ def test_a_suite_lists_its_tasks_and_is_cached(server, cache):
 
 
 def test_a_target_must_be_a_column_of_classes_without_missing_values(server, cache):
-    with pytest.raises(ValueError, match="Got target='clas', but dataset 61 .* such as 'class'"):
+    with pytest.raises(
+        ValueError, match="Got target='clas', but expected .* dataset 61, such as 'class'"
+    ):
         load_dataset(61, target="clas", cache_dir=cache)
     with pytest.raises(ValueError, match="Got target='size', which is missing in 9 of 60 rows"):
         load_dataset(61, target="size", cache_dir=cache)
@@ -292,7 +294,9 @@ def test_a_target_must_be_a_column_of_classes_without_missing_values(server, cac
         element("default_target_attribute", "class").encode(), b""
     )
     server.fault(DATA, instead(page))
-    with pytest.raises(ValueError, match="Got target=None, but dataset 61 declares no target"):
+    with pytest.raises(
+        ValueError, match="Got target=None, but expected one of the 4 columns of dataset 61"
+    ):
         load_dataset(61, cache_dir=cache / "third")
 
 

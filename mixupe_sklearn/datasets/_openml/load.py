@@ -29,7 +29,6 @@ from mixupe_sklearn.datasets._openml.metadata import (
     read_n_rows,
     read_suite,
     read_task,
-    refuse_html,
     split_names,
 )
 from mixupe_sklearn.datasets._openml.transport import DownloadError, RefusedError, fetch
@@ -167,7 +166,6 @@ def _declared_rows(cache: Cache, server: str, data_id: int, has_data: bool) -> i
 
 def read_parquet(content: bytes, n_rows: int | None, n_columns: int) -> pd.DataFrame:
     """Read a parquet file of this size."""
-    refuse_html(content)
     try:
         size = parquet.read_metadata(io.BytesIO(content))
         if size.num_rows * size.num_columns > MAX_CELLS:
@@ -183,7 +181,6 @@ def read_parquet(content: bytes, n_rows: int | None, n_columns: int) -> pd.DataF
 
 def read_arff(content: bytes, n_rows: int | None, md5: str | None) -> pd.DataFrame:
     """Read a dense ARFF file with this checksum. Windows line ends do not count."""
-    refuse_html(content)
     versions = (content, content.replace(b"\r\n", b"\n"))
     found = [hashlib.md5(v, usedforsecurity=False).hexdigest() for v in versions]
     if md5 and md5.lower() not in found:
@@ -257,17 +254,12 @@ def split_target(
     >>> list(X), y.tolist()
     (['size'], ['a', 'b'])
     """
-    if target is None:
-        raise ValueError(
-            f"Got target=None, but dataset {data_id} declares no target: name one of its columns, "
-            f"such as {frame.columns[-1]!r}."
-        )
-    if target not in frame.columns:
-        close = difflib.get_close_matches(target, list(frame.columns), n=3, cutoff=0.5)
+    if target is None or target not in frame.columns:
+        close = difflib.get_close_matches(str(target), list(frame.columns), n=3, cutoff=0.5)
         names = close or list(frame.columns)[-3:]
         raise ValueError(
-            f"Got target={target!r}, but dataset {data_id} has no such column: name one of its "
-            f"{len(frame.columns)} columns, such as {', '.join(map(repr, names))}."
+            f"Got target={target!r}, but expected one of the {len(frame.columns)} columns of "
+            f"dataset {data_id}, such as {', '.join(map(repr, names))}."
         )
     values: Any = frame[target]
     missing = np.flatnonzero(values.isna())
@@ -335,7 +327,6 @@ def read_folds(
 
 def _read_splits(content: bytes) -> pd.DataFrame:
     # Splits have a line per row and fold, for which liac-arff takes far longer than pandas.
-    refuse_html(content)
     head, *rest = re.split(rb"^\s*@data\b.*$", content, maxsplit=1, flags=re.I | re.M)
     found = re.findall(r"^\s*@attribute\s+(\S+)", head.decode("utf-8", "replace"), re.I | re.M)
     names = [name.strip("'\"").lower() for name in found]
