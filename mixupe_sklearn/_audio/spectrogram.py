@@ -85,18 +85,6 @@ def normalise(spectrogram: np.ndarray) -> np.ndarray:
     return np.zeros_like(values) if is_constant else (values - mean) / deviation
 
 
-def fit_frames(spectrogram: np.ndarray, n_frames: int = 101) -> np.ndarray:
-    """Crop a spectrogram, or pad it with zeros, to this many frames.
-
-    Examples
-    --------
-    >>> fit_frames(np.ones((1, 2)), 3), fit_frames(np.ones((1, 2)), 1)
-    (array([[1., 1., 0.]]), array([[1.]]))
-    """
-    n_missing = max(0, n_frames - spectrogram.shape[1])
-    return np.pad(spectrogram[:, :n_frames], ((0, 0), (0, n_missing)))
-
-
 # No set_output wrapper: the result fits no data frame, and warnings would point to the wrapper.
 class Spectrogram(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Transform waveforms into normalised log spectrograms of one size, as in the paper.
@@ -211,7 +199,7 @@ class Spectrogram(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
         waveforms = read_waveforms(X, sampling_rate=self.sampling_rate, labelled=False).waveforms
         shape = (len(waveforms), self.n_frequencies, self.n_frames)
         if self.cache is None:
-            result = np.empty(shape, dtype=np.float32)
+            result = np.zeros(shape, dtype=np.float32)
             self._fill(result, waveforms)
             return result
         Path(self.cache).mkdir(parents=True, exist_ok=True)
@@ -223,7 +211,7 @@ class Spectrogram(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
         return round(seconds * self.sampling_rate)
 
     def _fill(self, result: np.ndarray, waveforms: Waveforms) -> None:
-        """Write the spectrograms into the result, batch by batch."""
+        """Write the spectrograms into a result of zeros, batch by batch, cropped to its frames."""
         start, n_most = 0, self.batch_size * self.n_frames * self._n_values(self.stride)
         for batch in batches_of(waveforms, n_most):
             logs = log_spectrogram(
@@ -233,7 +221,7 @@ class Spectrogram(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
                 n_frequencies=self.n_frequencies,
             )
             for row, log in enumerate(logs, start):
-                result[row] = fit_frames(normalise(log), self.n_frames)
+                result[row, :, : log.shape[1]] = normalise(log)[:, : self.n_frames]
             start += len(batch)
 
     def _key(self, waveforms: Waveforms) -> str:

@@ -244,8 +244,13 @@ def _as_item(item: Any, sampling_rate: int, what: str) -> Path | Recording:
         rate, values = int(item[0]), _as_array(item[1])
         is_right = values.ndim == 1 or (values.ndim == 2 and values.shape[0] >= values.shape[1])
     else:
-        rate, values = sampling_rate, _as_waveform(item, what)
+        rate, values = sampling_rate, _as_array(item)
         is_right = values.ndim == 1
+    if values.ndim == 0 or values.dtype.kind not in "biufc":
+        raise ValueError(
+            f"Got {what} of type {type(item).__name__}, but expected a waveform, a file or a pair "
+            f"(rate, waveform); put a single waveform in a list."
+        )
     if not is_right:
         raise ValueError(
             f"Got {what} of shape {values.shape}, but expected (n_values,), one channel; "
@@ -253,16 +258,6 @@ def _as_item(item: Any, sampling_rate: int, what: str) -> Path | Recording:
         )
     check_values(values, what)
     return Recording(rate, values)
-
-
-def _as_waveform(item: Any, what: str) -> np.ndarray:
-    values = _as_array(item)
-    if values.ndim == 0 or values.dtype.kind not in "biufc":
-        raise ValueError(
-            f"Got {what} of type {type(item).__name__}, but expected a waveform, a file or a pair "
-            f"(rate, waveform); put a single waveform in a list."
-        )
-    return values
 
 
 def _scaled(values: np.ndarray) -> np.ndarray:

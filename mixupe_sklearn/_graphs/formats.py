@@ -88,9 +88,8 @@ def _own_label(data: Any) -> Any:
     y = getattr(data, "y", None)
     if not isinstance(y, Tensor):
         return y
-    if y.numel() <= 1:
-        return y.item() if y.numel() else None
-    return y.detach().cpu().numpy().reshape(-1)
+    values = _array(y).reshape(-1)
+    return values.tolist()[0] if values.size == 1 else values if values.size else None
 
 
 def _from_networkx(graph: Any, name: str, node_label: str, node_features: str) -> Graph:
@@ -183,8 +182,6 @@ def as_features(values: Any, name: str) -> np.ndarray:
     try:
         is_list = isinstance(values, (list, tuple))
         rows = np.asarray([_array(row) for row in values]) if is_list else _array(values)
-        if rows.dtype.kind == "c":
-            raise ValueError("complex")
         features = rows.astype(np.float32)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(

@@ -262,23 +262,19 @@ def load_tiny_imagenet(folder: str | os.PathLike) -> ImageSplits:
     X_train, names = list_folder(path / "train", "folder")
     classes, y_train = np.unique(names, return_inverse=True)
     rows = [line.split("\t")[:2] for line in notes.read_text().splitlines() if line.strip()]
-    invalid = next((row[0] for row in rows if not _is_plain(row[0])), None)
-    if invalid is not None:
-        raise ValueError(
-            f"Got the image {invalid!r} in {str(notes)!r}, but expected file names without a "
-            f"folder."
-        )
+    for name in (row[0] for row in rows):
+        # Such a name could point outside of the folder.
+        if name in ("", ".", "..") or set(name) & set("/\\:\0"):
+            raise ValueError(
+                f"Got the image {name!r} in {str(notes)!r}, but expected file names without a "
+                f"folder."
+            )
     X_test = [path / "val" / "images" / row[0] for row in rows]
     missing = next((file for file in X_test if not file.is_file()), None)
     if missing is not None or not rows:
         raise TINY_IMAGENET.missing(missing or path / "val" / "images")
     y_test = _positions([row[-1] for row in rows], classes, notes)
     return ImageSplits(X_train, y_train, X_test, y_test, classes)
-
-
-def _is_plain(name: str) -> bool:
-    """Whether a file name cannot point outside of its folder."""
-    return name not in ("", ".", "..") and not set(name) & set("/\\:\0")
 
 
 def load_image_folder(folder: str | os.PathLike) -> ImageSplits:

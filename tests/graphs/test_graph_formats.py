@@ -266,14 +266,6 @@ def test_unknown_labels_may_be_ignored():
     assert batch.x.tolist() == [[0, 1], [1, 0], [1, 0]] + [[0, 0]] * 4
 
 
-def test_an_integer_index_gives_one_graph():
-    graphs, _ = read_graphs(FORMS["csr"])
-    one = learn_inputs(graphs, "degree").ready(graphs)[1]
-    assert type(one) is Data
-    assert one.x.shape == (4, 4)
-    assert one.edge_index.shape == (2, 6)
-
-
 EDGE = torch.tensor([[0, 1], [1, 0]])
 ONES = np.ones((2, 2)) - np.eye(2)
 INVALID = {
@@ -357,10 +349,6 @@ INVALID = {
     "edge_index of a list": (
         [Data(x=torch.ones(2, 1), edge_index=[[0, 1], [1]])],
         "Got X[0] with an edge_index of list, but expected an array (2, n_edges)",
-    ),
-    "complex features": (
-        [(ONES, np.ones((2, 1)) * 1j)],
-        "Got X[0] with features that are not an array",
     ),
     "huge features": (
         [(ONES, [[10**400], [1]])],
