@@ -3,9 +3,7 @@
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -85,18 +83,6 @@ def normalise(spectrogram: np.ndarray) -> np.ndarray:
     # Do not amplify the rounding errors of silence or of a single click.
     is_constant = deviation <= CONSTANT * abs(mean)
     return np.zeros_like(values) if is_constant else (values - mean) / deviation
-
-
-def fit_frames(spectrogram: np.ndarray, n_frames: int = 101) -> np.ndarray:
-    """Crop a spectrogram, or pad it with zeros, to this many frames.
-
-    Examples
-    --------
-    >>> fit_frames(np.ones((1, 2)), 3), fit_frames(np.ones((1, 2)), 1)
-    (array([[1., 1., 0.]]), array([[1.]]))
-    """
-    n_missing = max(0, n_frames - spectrogram.shape[1])
-    return np.pad(spectrogram[:, :n_frames], ((0, 0), (0, n_missing)))
 
 
 # No set_output wrapper: the result fits no data frame, and warnings would point to the wrapper.
@@ -210,14 +196,14 @@ class Spectrogram(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
             float32. It is memory-mapped with a ``cache``, and can be written to (copy on write).
         """
         self.fit(X)
-        audio = read_waveforms(X, sampling_rate=self.sampling_rate, labelled=False)
-        waveforms = audio.waveforms
+        waveforms = read_waveforms(X, sampling_rate=self.sampling_rate, labelled=False).waveforms
         shape = (len(waveforms), self.n_frequencies, self.n_frames)
         if self.cache is None:
-            result = np.empty(shape, dtype=np.float32)
+            result = np.zeros(shape, dtype=np.float32)
             self._fill(result, waveforms)
             return result
-        path = _make_folder(self.cache) / f"spectrograms-{self._key(waveforms)}.npy"
+        Path(self.cache).mkdir(parents=True, exist_ok=True)
+        path = Path(self.cache) / f"spectrograms-{self._key(waveforms)}.npy"
         cached = _read_cached(path, shape)
         return self._save(path, waveforms, shape) if cached is None else cached
 
@@ -225,7 +211,7 @@ class Spectrogram(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
         return round(seconds * self.sampling_rate)
 
     def _fill(self, result: np.ndarray, waveforms: Waveforms) -> None:
-        """Write the spectrograms into the result, batch by batch."""
+        """Write the spectrograms into a result of zeros, batch by batch, cropped to its frames."""
         start, n_most = 0, self.batch_size * self.n_frames * self._n_values(self.stride)
         for batch in batches_of(waveforms, n_most):
             logs = log_spectrogram(
@@ -235,7 +221,7 @@ class Spectrogram(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
                 n_frequencies=self.n_frequencies,
             )
             for row, log in enumerate(logs, start):
-                result[row] = fit_frames(normalise(log), self.n_frames)
+                result[row, :, : log.shape[1]] = normalise(log)[:, : self.n_frames]
             start += len(batch)
 
     def _key(self, waveforms: Waveforms) -> str:
@@ -246,13 +232,11 @@ class Spectrogram(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
 
     def _save(self, path: Path, waveforms: Waveforms, shape: tuple[int, ...]) -> np.ndarray:
         """Compute into a temporary file, and rename it when it is complete."""
-        with ExitStack() as stack:
-            try:
-                file = stack.enter_context(replacing(path))
-                result = np.lib.format.open_memmap(file.name, "w+", np.dtype(np.float32), shape)
-                _allocate(file)
-            except OSError as error:
-                raise _cache_error(error, self.cache, "that can be written to") from error
+        with replacing(path) as file:
+            result = np.lib.format.open_memmap(file.name, "w+", np.dtype(np.float32), shape)
+            # A mapped write to a full disk would kill the process, so allocate the space now.
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
             self._fill(result, waveforms)
             result.flush()
             del result
@@ -279,26 +263,6 @@ def batches_of(waveforms: Sequence[np.ndarray], n_most: int) -> Iterator[list[np
         batch.append(waveform)
     if batch:
         yield batch
-
-
-def _allocate(file: BinaryIO) -> None:
-    """Allocate the disk space now: a mapped write to a full disk would kill the process."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
-
-
-def _make_folder(cache: Any) -> Path:
-    try:
-        Path(cache).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _cache_error(error, cache, "that can be created") from error
-    return Path(cache)
-
-
-def _cache_error(error: OSError, cache: Any, what: str) -> OSError:
-    return type(error)(
-        f"Got cache={os.fspath(cache)!r}, but expected a folder {what}: {error.strerror}."
-    )
 
 
 def _read_cached(path: Path, shape: tuple[int, ...]) -> np.ndarray | None:

@@ -7,7 +7,6 @@ import hashlib
 import math
 import os
 from collections.abc import Sequence
-from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -162,15 +161,9 @@ def read_waveforms(
     """
     check_rules({"sampling_rate": sampling_rate}, {"sampling_rate": RATE})
     if isinstance(X, AudioData):
-        if X.waveforms.sampling_rate != sampling_rate:
-            raise ValueError(
-                f"Got {name} read at {X.waveforms.sampling_rate} Hz, but expected "
-                f"sampling_rate={sampling_rate}; read it at that rate."
-            )
         return X
     if isinstance(X, str | os.PathLike):
-        n_least = n_words if labelled else 0
-        return _read_folder(X, int(sampling_rate), name, n_least)
+        return _read_folder(X, int(sampling_rate), name, n_words if labelled else 0)
     items = _as_items(X, name)
     found = [_as_item(item, int(sampling_rate), f"{name}[{i}]") for i, item in enumerate(items)]
     return AudioData(Waveforms(found, int(sampling_rate)), None)
@@ -178,13 +171,10 @@ def read_waveforms(
 
 def _read_folder(X: str | os.PathLike, sampling_rate: int, name: str, n_least: int) -> AudioData:
     folder, got = Path(X), f"Got {name}={os.fspath(X)!r}"
-    if not os.fspath(X):  # Path("") is the current folder
-        raise FileNotFoundError(f"{got}, but expected the path of a folder, or a list of files.")
-    if folder.is_file():
-        raise ValueError(f"{got}, a file, but expected a folder; put one file in a list.")
     if not folder.is_dir():
         raise FileNotFoundError(
-            f"{got}, but expected an existing folder; the current folder is {str(Path.cwd())!r}."
+            f"{got}, but expected an existing folder, or a list of files; the current folder is "
+            f"{str(Path.cwd())!r}."
         )
     words, loose = find_words(folder), find_files(folder)
     if n_least:
@@ -197,16 +187,16 @@ def _read_folder(X: str | os.PathLike, sampling_rate: int, name: str, n_least: i
 
 
 def _check_words(words: dict[str, list[Path]], loose: list[Path], got: str, n_least: int) -> None:
-    expected = "but expected a folder for each word, with its audio files"
     if loose or not words:
         has = f"with {loose[0].name!r} directly in it" if loose else "with no word folder in it"
         raise ValueError(
-            f"{got} {has}, {expected}; for audio without labels, give a list of paths."
+            f"{got} {has}, but expected a folder for each word; for audio without labels, give a "
+            f"list of paths."
         )
     empty = [word for word, paths in words.items() if not paths]
     if empty:
         raise ValueError(
-            f"{got} without an audio file in its folder {empty[0]!r}, {expected} "
+            f"{got} without an audio file in its folder {empty[0]!r}, but expected some "
             f"({', '.join(SUFFIXES)}); add files or remove the folder."
         )
     if len(words) < n_least:
@@ -237,9 +227,7 @@ def _as_items(X: Any, name: str) -> Sequence[Any]:
 
 
 def _as_array(values: Any) -> np.ndarray:
-    array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
-    # Rows of an object array may still be numbers.
-    return np.array(array.tolist()) if array.dtype == object and array.ndim > 1 else array
+    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
 
 
 def _as_item(item: Any, sampling_rate: int, what: str) -> Path | Recording:
@@ -251,13 +239,18 @@ def _as_item(item: Any, sampling_rate: int, what: str) -> Path | Recording:
                 f"folder is {str(Path.cwd())!r}."
             )
         return path
-    if _is_pair(item):
+    if isinstance(item, list | tuple) and len(item) == 2 and np.ndim(item[1]) > 0:
         check_rules({f"rate of {what}": item[0]}, {f"rate of {what}": RATE})
         rate, values = int(item[0]), _as_array(item[1])
         is_right = values.ndim == 1 or (values.ndim == 2 and values.shape[0] >= values.shape[1])
     else:
-        rate, values = sampling_rate, _as_waveform(item, what)
+        rate, values = sampling_rate, _as_array(item)
         is_right = values.ndim == 1
+    if values.ndim == 0 or values.dtype.kind not in "biufc":
+        raise ValueError(
+            f"Got {what} of type {type(item).__name__}, but expected a waveform, a file or a pair "
+            f"(rate, waveform); put a single waveform in a list."
+        )
     if not is_right:
         raise ValueError(
             f"Got {what} of shape {values.shape}, but expected (n_values,), one channel; "
@@ -265,24 +258,6 @@ def _as_item(item: Any, sampling_rate: int, what: str) -> Path | Recording:
         )
     check_values(values, what)
     return Recording(rate, values)
-
-
-def _is_pair(item: Any) -> bool:
-    is_two = isinstance(item, list | tuple) and len(item) == 2
-    return is_two and isinstance(item[0], Integral) and np.ndim(item[1]) > 0
-
-
-def _as_waveform(item: Any, what: str) -> np.ndarray:
-    try:
-        values = _as_array(item)
-    except ValueError:  # lists of unequal length
-        values = np.empty((), dtype=object)
-    if values.ndim == 0 or values.dtype.kind not in "biufc":
-        raise ValueError(
-            f"Got {what} of type {type(item).__name__}, but expected a waveform, a file or a pair "
-            f"(rate, waveform); put a single waveform in a list."
-        )
-    return values
 
 
 def _scaled(values: np.ndarray) -> np.ndarray:

@@ -126,16 +126,13 @@ class GraphRows(Gathers):
         return len(self.graphs)
 
     def __getitem__(self, index: Any) -> Any:
-        """A ``torch_geometric.data.Batch`` by positions or a slice, or one ``Data`` by an integer.
+        """A ``torch_geometric.data.Batch`` by positions or a slice.
 
         The batch is not built by PyTorch Geometric, which would need a list of graphs first. Its
         ``to_data_list`` does not work.
         """
-        from torch_geometric.data import Batch, Data
+        from torch_geometric.data import Batch
 
-        if isinstance(index, (int, np.integer)):
-            batch = self[np.array([index])]
-            return Data(x=batch.x, edge_index=batch.edge_index, symmetric=batch.symmetric)
         graphs = self.graphs
         n_nodes, n_edges = graphs.n_nodes[index], graphs.n_edges[index]
         nodes = torch.from_numpy(in_ranges(graphs.first_node[index], n_nodes))

@@ -1,11 +1,10 @@
 """Read one graph from PyTorch Geometric, networkx, an adjacency matrix or a list of edges."""
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
-from numbers import Integral, Number
+from collections.abc import Collection, Hashable, Mapping, Sequence, Set
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from scipy import sparse
 from torch import Tensor
 
@@ -13,9 +12,6 @@ FORMATS = (
     "a torch_geometric Data, a networkx graph, a pair (adjacency, features), a list of edges, or a "
     "pair (edges, node labels)"
 )
-
-# Types of the neighbours in a dict of neighbours.
-NEIGHBOURS = (Mapping, list, tuple, set, frozenset, np.ndarray)
 
 
 class Graph(NamedTuple):
@@ -35,48 +31,29 @@ class Graph(NamedTuple):
 
 def read_graph(graph: Any, name: str, *, node_label: str, node_features: str) -> Graph:
     """Read one graph, or raise an error with its name."""
-    if hasattr(graph, "edge_types"):
-        raise TypeError(
-            f"Got {name} of type {type(graph).__name__}, with several kinds of nodes or edges, but "
-            f"expected {FORMATS}."
-        )
     if hasattr(graph, "edge_index"):
         return _from_geometric(graph, name)
     if hasattr(graph, "nodes") and hasattr(graph, "edges"):
         return _from_networkx(graph, name, node_label, node_features)
-    if _is_matrix(graph):
-        return _from_adjacency(graph, None, name)
-    if isinstance(graph, Mapping):
-        return _from_edges(graph, None, name)
-    if isinstance(graph, (str, bytes, Tensor)) or not isinstance(graph, Collection):
-        raise TypeError(f"Got {name} of type {type(graph).__name__}, but expected {FORMATS}.")
-    if isinstance(graph, (tuple, list)) and _is_pair(graph):
-        first, about = graph[0], graph[1]
-        if _is_matrix(first):
-            return _from_adjacency(first, about, name)
+    first, about = graph[:2] if _is_pair(graph) else (graph, None)
+    if _is_matrix(first):
+        return _from_adjacency(first, about, name)
+    if isinstance(first, (list, tuple, Set, Mapping)):
         return _from_edges(first, about, name)
-    return _from_edges(graph, None, name)
+    raise TypeError(f"Got {name} of type {type(graph).__name__}, but expected {FORMATS}.")
 
 
-def _is_pair(parts: Sequence[Any]) -> bool:
+def _is_pair(graph: Any) -> bool:
     """Whether this is a pair (edges, nodes) and not a list of two or three edges."""
-    if len(parts) not in (2, 3) or not _is_many(parts[0]):
+    if not isinstance(graph, (tuple, list)) or len(graph) not in (2, 3):
         return False
-    # Nodes may be tuples themselves, such as the positions of a grid.
-    return not all(isinstance(part, tuple) and len(part) == 2 for part in parts)
-
-
-def _is_many(first: Any) -> bool:
-    """Whether this is a collection of edges rather than one edge."""
-    if _is_matrix(first) or isinstance(first, (Mapping, set, frozenset)):
+    first = graph[0]
+    if _is_matrix(first) or isinstance(first, (Set, Mapping)):
         return True
-    if isinstance(first, (str, bytes)) or not isinstance(first, (Sequence, np.ndarray)):
+    # Nodes may be tuples themselves, such as the positions of a grid.
+    if all(isinstance(part, tuple) and len(part) == 2 for part in graph):
         return False
-    return len(first) == 0 or not all(map(_is_name, first))
-
-
-def _is_name(value: Any) -> bool:
-    return isinstance(value, (str, bytes)) or not isinstance(value, (Collection, np.ndarray))
+    return isinstance(first, (tuple, list)) and all(isinstance(e, (tuple, list)) for e in first)
 
 
 def _is_matrix(value: Any) -> bool:
@@ -86,25 +63,17 @@ def _is_matrix(value: Any) -> bool:
 
 
 def _array(value: Any) -> np.ndarray:
-    if not isinstance(value, Tensor):
-        return np.asarray(value)
-    value = value.detach().cpu()
-    value = value if value.layout == torch.strided else value.to_dense()
-    return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
+    return np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
 
 
 def _from_geometric(data: Any, name: str) -> Graph:
     x, edge_index = getattr(data, "x", None), data.edge_index
-    if edge_index is None:
-        raise ValueError(f"Got {name} with edge_index=None, but expected its edges, (2, n_edges).")
-    is_dense = isinstance(edge_index, np.ndarray) or (
-        isinstance(edge_index, Tensor) and edge_index.layout == torch.strided
-    )
-    edges = _array(edge_index) if is_dense else np.empty(0)
+    is_array = isinstance(edge_index, (np.ndarray, Tensor))
+    edges = _array(edge_index) if is_array else np.empty(0)
     if edges.ndim != 2 or len(edges) != 2 or edges.dtype.kind not in "iu":
-        found = f"of shape {edges.shape} and type {edges.dtype}" if is_dense else "of another kind"
+        kind = f"shape {edges.shape}, {edges.dtype}" if is_array else type(edge_index).__name__
         raise ValueError(
-            f"Got {name} with an edge_index {found}, but expected an array (2, n_edges) of "
+            f"Got {name} with an edge_index of {kind}, but expected an array (2, n_edges) of "
             f"integers."
         )
     features = None if x is None else as_features(x, name)
@@ -119,9 +88,8 @@ def _own_label(data: Any) -> Any:
     y = getattr(data, "y", None)
     if not isinstance(y, Tensor):
         return y
-    if y.numel() <= 1:
-        return y.item() if y.numel() else None
-    return y.detach().cpu().numpy().reshape(-1)
+    values = _array(y).reshape(-1)
+    return values.tolist()[0] if values.size == 1 else values if values.size else None
 
 
 def _from_networkx(graph: Any, name: str, node_label: str, node_features: str) -> Graph:
@@ -153,12 +121,9 @@ def _attribute(about: Sequence[Mapping], key: str, name: str) -> list[Any] | Non
 
 
 def _from_adjacency(adjacency: Any, about: Any, name: str) -> Graph:
-    given = adjacency if sparse.issparse(adjacency) else _array(adjacency)
-    if given.dtype.kind not in "biuf":
-        raise ValueError(
-            f"Got {name} with an adjacency of {given.dtype}, but expected real numbers."
-        )
-    matrix = sparse.coo_array(given, copy=True)
+    matrix = sparse.coo_array(
+        adjacency if sparse.issparse(adjacency) else _array(adjacency), copy=True
+    )
     matrix.sum_duplicates()
     if matrix.shape[0] != matrix.shape[1]:
         raise ValueError(
@@ -181,45 +146,22 @@ def _of_nodes(about: Any, n_nodes: int, name: str) -> tuple[list[Any] | None, np
     """Labels or features of nodes. Names, and one integer per node, are labels."""
     if about is None:
         return None, None
-    if isinstance(about, Mapping):
-        missing = [node for node in range(n_nodes) if node not in about]
-        if missing:
-            raise ValueError(
-                f"Got {name} without a label of node {missing[0]}, but expected one for each of "
-                f"its {n_nodes} nodes."
-            )
-        about = [about[node] for node in range(n_nodes)]
-    values = _listed(about, name)
+    values = about.toarray() if sparse.issparse(about) else about
+    if hasattr(values, "__array__"):
+        values = np.atleast_1d(_array(values))
+    if not isinstance(values, (list, tuple, np.ndarray)):
+        raise TypeError(
+            f"Got {name} with nodes' features of type {type(about).__name__}, but expected an "
+            f"array (n_nodes, n_features), or a label for each node."
+        )
     if len(values) != n_nodes:
         raise ValueError(
             f"Got {name} with {n_nodes} nodes and features or labels of {len(values)}, but "
             f"expected as many."
         )
-    if len(values) and all(map(_is_label, values)):
+    if len(values) and all(isinstance(value, (str, Integral, np.bool_)) for value in values):
         return [_label(value, name) for value in values], None
     return None, as_features(values, name)
-
-
-def _listed(about: Any, name: str) -> Any:
-    """Labels or features with one entry per node."""
-    if sparse.issparse(about):
-        return about.toarray()
-    is_array = hasattr(about, "__array__")
-    if isinstance(about, (str, bytes)) or not (is_array or isinstance(about, Sequence)):
-        raise TypeError(
-            f"Got {name} with nodes' features of type {type(about).__name__}, but expected an "
-            f"array (n_nodes, n_features), or a label for each node."
-        )
-    if not is_array:
-        return about
-    values = np.atleast_1d(_array(about))
-    return values if values.ndim > 1 else list(values)
-
-
-def _is_label(value: Any) -> bool:
-    return isinstance(value, (str, bytes, Integral)) or not isinstance(
-        value, (Number, Collection, np.ndarray, Tensor)
-    )
 
 
 def _label(value: Any, name: str) -> Any:
@@ -240,8 +182,6 @@ def as_features(values: Any, name: str) -> np.ndarray:
     try:
         is_list = isinstance(values, (list, tuple))
         rows = np.asarray([_array(row) for row in values]) if is_list else _array(values)
-        if rows.dtype.kind == "c":
-            raise ValueError("complex")
         features = rows.astype(np.float32)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(
@@ -263,45 +203,27 @@ def as_features(values: Any, name: str) -> np.ndarray:
     return features
 
 
-def _from_edges(edges: Any, about: Any, name: str) -> Graph:
-    """Edges in the formats of grakel: pairs of nodes, a dict by pairs, or a dict of dicts."""
-    pairs, keys = _pairs(edges, name)
-    if about is None:
-        named: Collection[Any] = dict.fromkeys([*keys, *(node for pair in pairs for node in pair)])
-    elif isinstance(about, Mapping):
-        named = about
-    else:
-        about = _listed(about, name)
-        named = range(len(about))
-    try:
-        place = {node: number for number, node in enumerate(named)}
-        numbers = [(place[source], place[target]) for source, target in pairs]
-    except KeyError as error:
-        raise ValueError(
-            f"Got {name} with an edge to node {error.args[0]!r}, but expected an existing "
-            f"node: it is not among the {len(named)} labelled nodes."
-        ) from None
-    values = list(about.values()) if isinstance(about, Mapping) else about
-    labels, features = _of_nodes(values, len(place), name)
-    return Graph(len(place), np.array(numbers, dtype=np.int64).reshape(-1, 2).T, labels, features)
-
-
-def _pairs(edges: Any, name: str) -> tuple[list[tuple[Any, Any]], list[Any]]:
-    """Pairs of nodes, and the keys of a dict of neighbours."""
-    keys: list[Any] = []
-    if isinstance(edges, Mapping):
-        if edges and all(isinstance(value, NEIGHBOURS) for value in edges.values()):
-            keys = list(edges)
-            edges = [(source, target) for source in keys for target in edges[source]]
-        else:
-            edges = list(edges)
-    pairs = []
+def _from_edges(edges: Collection[Any], about: Any, name: str) -> Graph:
+    """Edges in the formats of grakel: pairs of nodes, or a dict by pairs."""
     for edge in edges:
-        is_pair = isinstance(edge, (Collection, Tensor)) and not isinstance(edge, (str, bytes))
-        pair = tuple(_array(edge).tolist() if isinstance(edge, Tensor) else edge) if is_pair else ()
-        if len(pair) != 2 or not all(isinstance(node, Hashable) for node in pair):
+        is_pair = isinstance(edge, (tuple, list)) and len(edge) == 2
+        if not is_pair or not all(isinstance(node, Hashable) for node in edge):
             raise ValueError(
                 f"Got {name} with an edge {edge!r}, but expected pairs of nodes, or {FORMATS}."
             )
-        pairs.append(pair)
-    return pairs, keys
+    if about is not None and not isinstance(about, Mapping):
+        raise TypeError(
+            f"Got {name} with nodes' features of type {type(about).__name__}, but expected a dict "
+            f"of node labels beside edges."
+        )
+    named = dict.fromkeys(node for edge in edges for node in edge) if about is None else about
+    place = {node: number for number, node in enumerate(named)}
+    unknown = [node for edge in edges for node in edge if node not in place]
+    if unknown:
+        raise ValueError(
+            f"Got {name} with an edge to node {unknown[0]!r}, but expected an existing "
+            f"node: it is not among the {len(named)} labelled nodes."
+        )
+    pairs = np.array([(place[a], place[b]) for a, b in edges], dtype=np.int64).reshape(-1, 2)
+    labels, features = _of_nodes(None if about is None else list(about.values()), len(place), name)
+    return Graph(len(place), pairs.T, labels, features)

@@ -38,8 +38,7 @@ def read_graphs(
         for number, graph in enumerate(_sequence(X, name))
     ]
     for number, graph in enumerate(read):
-        _check(graph, f"{name}[{number}]")
-        _check_alike(graph, read[0], f"{name}[{number}]", f"{name}[0]")
+        _check(graph, read[0], f"{name}[{number}]", f"{name}[0]")
     return _packed(read, name), _labels(read, name)
 
 
@@ -47,39 +46,28 @@ def _sequence(X: Any, name: str) -> Sequence[Any]:
     if hasattr(X, "to_data_list"):  # a Batch of PyTorch Geometric
         X = X.to_data_list()
     is_graph = hasattr(X, "edge_index") or (hasattr(X, "nodes") and hasattr(X, "edges"))
-    is_graph = is_graph and not isinstance(
-        X, Dataset
-    )  # a Dataset of PyTorch Geometric has these attributes
-    has_length = hasattr(X, "__len__") and hasattr(X, "__getitem__")
-    if is_graph or isinstance(X, (str, bytes, dict)) or not has_length:
+    is_graph = is_graph and not isinstance(X, Dataset)  # one of PyTorch Geometric has them, too
+    is_sequence = hasattr(X, "__len__") and hasattr(X, "__getitem__")
+    is_sequence = is_sequence and getattr(X, "ndim", 1) == 1
+    if is_graph or isinstance(X, (str, bytes, dict)) or not is_sequence:
         raise TypeError(
             f"Got {name} of type {type(X).__name__}, but expected a sequence of graphs, such as a "
             f"list, each {FORMATS}."
-        )
-    if getattr(X, "ndim", 1) != 1:
-        raise ValueError(
-            f"Got {name} as an array of shape {tuple(X.shape)}, but expected a sequence of graphs, "
-            f"each {FORMATS}."
         )
     if len(X) == 0:
         raise ValueError(f"Got {name} with no graphs, but expected at least one.")
     return X
 
 
-def _check(graph: Graph, name: str) -> None:
+def _check(graph: Graph, first: Graph, name: str, first_name: str) -> None:
     if graph.n_nodes == 0:
         raise ValueError(f"Got {name} without nodes, but expected at least one node.")
-    if not graph.edges.size:
-        return
-    low, high = int(graph.edges.min()), int(graph.edges.max())
+    low, high = int(graph.edges.min(initial=0)), int(graph.edges.max(initial=0))
     if low < 0 or high >= graph.n_nodes:
         raise ValueError(
             f"Got {name} with an edge to node {low if low < 0 else high}, but expected an "
             f"existing node: 0 to {graph.n_nodes - 1}."
         )
-
-
-def _check_alike(graph: Graph, first: Graph, name: str, first_name: str) -> None:
     for what, own, theirs in (
         ("node labels", graph.labels, first.labels),
         ("node features", graph.features, first.features),

@@ -72,3 +72,32 @@ class Table:
             hashes: Any = pd.util.hash_pandas_object(values, index=False)
             digest.update(hashes.to_numpy().tobytes())
         return digest.hexdigest()[:12]
+
+
+def as_classes(column: pd.Series, where: str) -> np.ndarray:
+    """The classes in a column without missing values, as text or integers.
+
+    Raises an error for fractions and for a single class. ``where`` names the column in it.
+
+    Examples
+    --------
+    >>> as_classes(pd.Series([1.0, 2.0]), "column 'class'")
+    array([1, 2])
+    >>> as_classes(pd.Series([True, False]), "column 'class'").tolist()
+    ['True', 'False']
+    """
+    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+        numbers = column.to_numpy()
+        # Beyond this limit, all floats are integers.
+        others = numbers[(numbers != np.floor(numbers)) | (np.abs(numbers) > 2.0**53)]
+        if len(others):
+            raise ValueError(
+                f"Got {where} with numbers such as {others[0]:g}, but expected classes; use "
+                f"MixupERegressor for continuous targets, or text for classes."
+            )
+        y = numbers.astype(np.int64)
+    else:
+        y = np.asarray(column.astype(str), dtype=str)
+    if len(y) and (y == y[0]).all():
+        raise ValueError(f"Got {where} with one class only, {y[0].item()!r}, but expected two.")
+    return y

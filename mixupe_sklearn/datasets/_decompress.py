@@ -6,7 +6,6 @@ Nothing is written to the disk, so no name within an archive becomes a path.
 import bz2
 import gzip
 import lzma
-import re
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -63,8 +62,8 @@ def decompressed(path: Path) -> bytes:
 
 def _only_member(archive: zipfile.ZipFile, path: Path) -> str:
     # Archives from macOS hold a hidden copy of each file.
-    is_file = re.compile("(?!__MACOSX/).*[^/]").fullmatch
-    members = list(filter(is_file, archive.namelist()))
+    names = [name for name in archive.namelist() if not name.startswith("__MACOSX/")]
+    members = [name for name in names if not name.endswith("/")]
     if len(members) != 1:
         raise ValueError(
             f"Got path={str(path)!r} with {len(members)} files in it, but expected one; unpack "

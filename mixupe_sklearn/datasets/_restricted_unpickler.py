@@ -47,12 +47,20 @@ def _from_buffer(content: bytes, kind: _Type, shape: tuple, order: Any, *_: Any)
     return array
 
 
+def _as_bytes(text: str, encoding: str) -> bytes:
+    """Replaces ``_codecs.encode``, by which old pickles encode bytes."""
+    if encoding != "latin1":
+        raise RefusedError(f"the encoding {encoding!r}")
+    return text.encode("latin1")
+
+
 # The names in a pickle of arrays.
 ALLOWED: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): None,  # only named, as the first argument of the next
     ("numpy", "dtype"): _Type,
     ("numpy._core.multiarray", "_reconstruct"): _Array,
     ("numpy._core.numeric", "_frombuffer"): _from_buffer,
+    ("_codecs", "encode"): _as_bytes,
 }
 
 
@@ -66,29 +74,20 @@ class _ArraysOnly(pickle._Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         """The replacement for an allowed name."""
         module = module.replace("numpy.core", "numpy._core")  # its name before numpy 2
-        if (module, name) == ("_codecs", "encode"):
-            return _as_bytes
         if (module, name) not in ALLOWED:
             raise RefusedError(f"{module}.{name}")
         return ALLOWED[module, name]
 
 
-def _as_bytes(text: str, encoding: str) -> bytes:
-    """Replaces ``_codecs.encode``, by which old pickles encode bytes."""
-    if encoding != "latin1":
-        raise RefusedError(f"the encoding {encoding!r}")
-    return text.encode("latin1")
-
-
 def unpickle_arrays(path: Path, title: str, address: str) -> dict[bytes, Any]:
-    """Read the dict in a pickle of arrays and text, with keys as bytes.
+    """Read the dict in a pickle of arrays and text. Text of Python 2 is bytes.
 
     Examples
     --------
     >>> import pathlib, pickle, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "batch"
-    ...     size = path.write_bytes(pickle.dumps({"labels": [1, 2]}))
+    ...     size = path.write_bytes(pickle.dumps({b"labels": [1, 2]}))
     ...     unpickle_arrays(path, "a dataset", "an address")
     {b'labels': [1, 2]}
     """
@@ -106,10 +105,6 @@ def unpickle_arrays(path: Path, title: str, address: str) -> dict[bytes, Any]:
         ) from error
     if not isinstance(content, dict):
         raise ValueError(f"Got {str(path)!r}, but expected a dict, as in {title}.")
-    # Python 3 writes keys as text.
-    keys = {key.encode() if isinstance(key, str) else key: key for key in content}
-    return {name: _finished(content[key]) for name, key in keys.items()}
-
-
-def _finished(value: Any) -> Any:
-    return value.values if isinstance(value, _Array) else value
+    return {
+        key: value.values if isinstance(value, _Array) else value for key, value in content.items()
+    }

@@ -1,7 +1,6 @@
 """Graph datasets on disk: the TU format, and the text format of Xu et al. (2019)."""
 
 import os
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,11 +77,7 @@ def load_graph_text(path: str | os.PathLike) -> GraphSet:
     """
     path = Path(path)
     file = path / f"{path.name}.txt" if path.is_dir() else path
-    lines = _Lines(file)
-    found = [_read_text_graph(lines) for _ in range(lines.numbers(1)[0])]
-    lines.end()
-    if not found:
-        raise ValueError(f"Got {str(file)!r} with no graphs, but expected at least one.")
+    found = _read_text_graphs(file)
     tags = {tag for _, labels, _ in found for tag in labels.tolist()}
     graphs = [(adjacency, labels if len(tags) > 1 else None) for adjacency, labels, _ in found]
     y = np.array([label for _, _, label in found])
@@ -91,64 +86,36 @@ def load_graph_text(path: str | os.PathLike) -> GraphSet:
     return GraphSet(file.stem, graphs, y, folds)
 
 
-class _Lines:
-    """Iterates over lines of integers."""
-
-    def __init__(self, file: Path):
-        if not file.is_file():
-            raise FileNotFoundError(f"Got {str(file)!r}, but expected a file with {TEXT_LAYOUT}.")
-        self.file = file
-        self.number = 0
-        self._lines: Iterator[str] = iter(_text(file).splitlines())
-
-    def numbers(self, n_min: int) -> list[int]:
-        self.number += 1
-        line = next(self._lines, None)
-        try:
-            if line is None:
-                raise ValueError("the file ends before it")
-            found = [int(word) for word in line.split()]
-            if len(found) < n_min:
-                raise ValueError(f"it has {len(found)} numbers")
-        except ValueError as error:
-            raise ValueError(
-                f"Got line {self.number} of {str(self.file)!r} with {line!r} ({error}), but "
-                f"expected at least {n_min} integers: {TEXT_LAYOUT}."
-            ) from None
-        return found
-
-    def end(self) -> None:
-        rest = next((line for line in self._lines if line.strip()), None)
-        if rest is not None:
-            raise ValueError(
-                f"Got {rest!r} after the last graph of {str(self.file)!r}, but expected only the "
-                f"number of graphs in its first line."
-            )
-
-
-def _read_text_graph(lines: _Lines) -> tuple[sparse.csr_array, np.ndarray, int]:
-    n_nodes, label, *_ = lines.numbers(2)
-    if n_nodes < 1:
+def _read_text_graphs(file: Path) -> list[tuple[sparse.csr_array, np.ndarray, int]]:
+    """Adjacency, tags and label of each graph."""
+    lines = _lines(file)
+    number, found = 0, []
+    try:
+        for _ in range(int(lines[0][0])):
+            number += 1
+            n_nodes, label = map(int, lines[number][:2])
+            if n_nodes < 1:
+                raise ValueError(f"a graph of {n_nodes} nodes")
+            tags, pairs = [], []
+            for node in range(n_nodes):
+                number += 1
+                tag, n_neighbours, *rest = map(int, lines[number])
+                neighbours = rest[:n_neighbours]
+                is_valid = all(0 <= other < n_nodes for other in neighbours)
+                if len(neighbours) != n_neighbours or not is_valid:
+                    raise ValueError(f"neighbours {neighbours} in a graph of {n_nodes} nodes")
+                tags.append(tag)
+                pairs += [(other, node) for other in neighbours]
+            edges = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+            found.append((_adjacency(edges, n_nodes), np.array(tags), label))
+    except (IndexError, ValueError) as error:
         raise ValueError(
-            f"Got line {lines.number} of {str(lines.file)!r} with a graph of {n_nodes} nodes, but "
-            f"expected at least one."
-        )
-    tags, pairs = [], []
-    for node in range(n_nodes):
-        tag, n_neighbours, *rest = lines.numbers(2)
-        neighbours = rest[:n_neighbours]
-        if len(neighbours) != n_neighbours or any(not 0 <= one < n_nodes for one in neighbours):
-            raise ValueError(
-                f"Got line {lines.number} of {str(lines.file)!r} with the neighbours {neighbours}, "
-                f"but expected {n_neighbours} numbers from 0 to {n_nodes - 1}."
-            )
-        tags.append(tag)
-        pairs += [(other, node) for other in neighbours]
-    return (
-        _adjacency(np.array(pairs, dtype=np.int64).reshape(-1, 2), n_nodes),
-        np.array(tags),
-        label,
-    )
+            f"Got line {number + 1} of {str(file)!r} that is invalid or missing ({error}), but "
+            f"expected {TEXT_LAYOUT}."
+        ) from None
+    if not found:
+        raise ValueError(f"Got {str(file)!r} with no graphs, but expected at least one.")
+    return found
 
 
 def _adjacency(pairs: np.ndarray, n_nodes: int) -> sparse.csr_array:
@@ -166,8 +133,8 @@ def read_folds(folder: str | os.PathLike, n_graphs: int) -> list[tuple[np.ndarra
     folder : path
         Holds ``train_idx-1.txt``, ``test_idx-1.txt``, and so on.
     n_graphs : int
-        The number of graphs. Each fold has all of them. A graph is in at most one test set: some
-        are in none, as in the folds of MUTAG.
+        The number of graphs. Each fold has all of them. Some graphs may be in no test set, as in
+        the folds of MUTAG.
 
     Returns
     -------
@@ -192,7 +159,8 @@ def read_folds(folder: str | os.PathLike, n_graphs: int) -> list[tuple[np.ndarra
         )
     folds = []
     for number in range(1, n_folds + 1):
-        train, test = (_indices(folder / f"{part}_idx-{number}.txt") for part in ("train", "test"))
+        train = _numbers(folder / f"train_idx-{number}.txt")[:, 0]
+        test = _numbers(folder / f"test_idx-{number}.txt")[:, 0]
         both = np.concatenate([train, test])
         if sorted(both.tolist()) != list(range(n_graphs)):
             raise ValueError(
@@ -200,34 +168,24 @@ def read_folds(folder: str | os.PathLike, n_graphs: int) -> list[tuple[np.ndarra
                 f"but expected each of 0 to {n_graphs - 1} once."
             )
         folds.append((train, test))
-    tested = [graph for _, test in folds for graph in test.tolist()]
-    if len(tested) != len(set(tested)):
-        twice = next(graph for graph in tested if tested.count(graph) > 1)
-        raise ValueError(
-            f"Got folds in {str(folder)!r} with graph {twice} in several test sets, but expected "
-            f"it in one."
-        )
     return folds
 
 
-def _indices(file: Path) -> np.ndarray:
+def _lines(file: Path) -> list[list[str]]:
+    """The words of each line, separated by spaces or commas."""
     if not file.is_file():
-        raise FileNotFoundError(f"Got no {str(file)!r}, but expected the numbers of a fold.")
-    return _numbers(file)[:, 0]
-
-
-def _text(file: Path) -> str:
+        raise FileNotFoundError(f"Got no {str(file)!r}, but expected this file.")
     try:
-        return file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise ValueError(f"Got {str(file)!r}, which is not text, but expected numbers.") from None
+    return [line.replace(",", " ").split() for line in text.splitlines()]
 
 
 def _numbers(file: Path, dtype: Any = np.int64) -> np.ndarray:
-    """The numbers of a text file, one row per line, separated by spaces or commas."""
+    """The numbers of a text file, one row per line."""
+    rows = [line for line in _lines(file) if line]
     try:
-        lines = (line.replace(",", " ").split() for line in _text(file).splitlines())
-        rows = [line for line in lines if line]
         return np.array(rows, dtype=dtype).reshape(len(rows), len(rows[0]) if rows else 1)
     except ValueError as error:
         what = "integers" if dtype is np.int64 else "numbers"
@@ -284,14 +242,8 @@ def load_tu(folder: str | os.PathLike, *, attributes: bool = False) -> GraphSet:
     def part(what: str) -> Path:
         return folder / f"{name}_{what}.txt"
 
-    for what in ("graph_indicator", "graph_labels"):
-        if not part(what).is_file():
-            raise FileNotFoundError(
-                f"Got no {str(part(what))!r}, but expected it beside the edges."
-            )
     owner = _numbers(part("graph_indicator"))[:, 0] - 1
     y = _numbers(part("graph_labels"))[:, 0]
-    _check_owners(owner, len(y), part("graph_indicator"))
     edges = _numbers(files[0])
     if edges.size and edges.shape[1] != 2:
         raise ValueError(
@@ -299,11 +251,15 @@ def load_tu(folder: str | os.PathLike, *, attributes: bool = False) -> GraphSet:
             f"nodes of an edge."
         )
     edges = edges.reshape(-1, 2) - 1
-    _check_edges(edges, owner, files[0])
+    _check(edges, owner, len(y), folder)
     labels = _numbers(part("node_labels")) if part("node_labels").is_file() else None
     nodes = None if labels is None else labels[:, 0]
     if attributes or (labels is not None and labels.shape[1] > 1):
-        nodes = _features(part("node_attributes"), labels, attributes)
+        columns = [] if labels is None else list(labels.T)
+        parts = [(column[:, None] == np.unique(column)).astype(float) for column in columns]
+        if attributes:
+            parts.insert(0, _numbers(part("node_attributes"), np.float64))
+        nodes = np.concatenate(parts, axis=1)
     if nodes is not None and len(nodes) != len(owner):
         raise ValueError(
             f"Got labels or attributes of {len(nodes)} nodes in {str(folder)!r}, but expected "
@@ -312,43 +268,20 @@ def load_tu(folder: str | os.PathLike, *, attributes: bool = False) -> GraphSet:
     return GraphSet(name, _cut(edges, owner, len(y), nodes), y)
 
 
-def _check_owners(owner: np.ndarray, n_graphs: int, file: Path) -> None:
+def _check(edges: np.ndarray, owner: np.ndarray, n_graphs: int, folder: Path) -> None:
     is_right = len(owner) and owner[0] == 0 and bool(np.isin(np.diff(owner), (0, 1)).all())
     if not is_right or owner[-1] != n_graphs - 1:
         raise ValueError(
-            f"Got {str(file)!r} with graphs that are not numbered 1 to {n_graphs} in order, but "
+            f"Got {str(folder)!r} with graphs that are not numbered 1 to {n_graphs} in order, but "
             f"expected a graph for each label, and nodes graph by graph."
         )
-
-
-def _check_edges(edges: np.ndarray, owner: np.ndarray, file: Path) -> None:
-    is_there = (edges >= 0) & (edges < len(owner))
-    if not is_there.all():
-        line = int((~is_there).any(axis=1).argmax())
+    is_valid: Any = ((edges >= 0) & (edges < len(owner))).all(axis=1)
+    is_valid[is_valid] = owner[edges[is_valid, 0]] == owner[edges[is_valid, 1]]
+    if not is_valid.all():
         raise ValueError(
-            f"Got line {line + 1} of {str(file)!r} with an edge to a missing node, but "
-            f"expected 1 to {len(owner)}."
+            f"Got the edge {(edges[~is_valid][0] + 1).tolist()} in {str(folder)!r}, but expected "
+            f"two nodes of one graph, out of 1 to {len(owner)}."
         )
-    is_within = owner[edges[:, 0]] == owner[edges[:, 1]]
-    if not is_within.all():
-        raise ValueError(
-            f"Got line {int((~is_within).argmax()) + 1} of {str(file)!r} with an edge between two "
-            f"graphs, but expected both nodes in one graph."
-        )
-
-
-def _features(file: Path, labels: np.ndarray | None, attributes: bool) -> np.ndarray:
-    parts: list[np.ndarray] = []
-    if attributes:
-        if not file.is_file():
-            raise FileNotFoundError(
-                f"Got attributes=True, but no {str(file)!r}: expected attributes=False for a "
-                f"dataset without attributes."
-            )
-        parts.append(_numbers(file, np.float64))
-    for column in [] if labels is None else labels.T:
-        parts.append((column[:, None] == np.unique(column)).astype(float))
-    return np.concatenate(parts, axis=1)
 
 
 def _cut(
@@ -356,8 +289,7 @@ def _cut(
 ) -> list[tuple[sparse.csr_array, np.ndarray | None]]:
     """One adjacency for each graph, from edges between globally numbered nodes."""
     first = np.searchsorted(owner, np.arange(n_graphs + 1))
-    order = np.argsort(owner[edges[:, 0]], kind="stable")
-    edges = edges[order]
+    edges = edges[np.argsort(owner[edges[:, 0]], kind="stable")]
     bounds = np.searchsorted(owner[edges[:, 0]], np.arange(n_graphs + 1))
     return [
         (

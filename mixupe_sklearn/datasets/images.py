@@ -66,8 +66,7 @@ class _Cifar(NamedTuple):
     train: Sequence[str]
     test: str
     meta: str
-    labels: bytes
-    names: bytes
+    label: str
 
 
 CIFAR_ADDRESS = "https://www.cs.toronto.edu/~kriz/cifar.html (the Python version)"
@@ -77,12 +76,12 @@ CIFAR = {
             "CIFAR-10", CIFAR_ADDRESS, "data_batch_1 to data_batch_5, test_batch, batches.meta"
         ),
         "cifar-10-batches-py",
-        tuple(f"data_batch_{number}" for number in range(1, 6)),
-        *("test_batch", "batches.meta", b"labels", b"label_names"),
+        [f"data_batch_{number}" for number in range(1, 6)],
+        *("test_batch", "batches.meta", "label"),
     ),
     "cifar100": _Cifar(
         _Layout("CIFAR-100", CIFAR_ADDRESS, "train, test, meta"),
-        *("cifar-100-python", ("train",), "test", "meta", b"fine_labels", b"fine_label_names"),
+        *("cifar-100-python", ["train"], "test", "meta", "fine_label"),
     ),
 }
 SVHN = _Layout(
@@ -136,26 +135,20 @@ https://www.cs.toronto.edu/~kriz/cifar.html (the Python version).
     X_train = np.concatenate([X for X, _ in parts])
     y_train = np.concatenate([y for _, y in parts])
     X_test, y_test = _cifar_part(path / kind.test, kind)
-    meta = _unpickled(path / kind.meta, kind.layout)
-    names = _found(meta, kind.names)
-    if names is None:
+    names = _unpickled(path / kind.meta, kind.layout).get(f"{kind.label}_names".encode(), [])
+    classes = np.array([name.decode() for name in names if isinstance(name, bytes)])
+    y = np.concatenate([y_train, y_test])
+    if y.min() < 0 or y.max() >= len(classes):
         raise ValueError(
-            f"Got {str(path / kind.meta)!r} without {kind.names.decode()!r}, but expected the "
-            f"names of the classes there, as in {kind.layout.title}."
+            f"Got {str(path)!r} with labels from {y.min()} to {y.max()} and {len(classes)} names "
+            f"of classes, but expected a name for each label, as in {kind.layout.title}."
         )
-    classes = np.array([text.decode() if isinstance(text, bytes) else text for text in names])
-    for y in (y_train, y_test):
-        if y.min() < 0 or y.max() >= len(classes):
-            raise ValueError(
-                f"Got {str(path)!r} with labels from {y.min()} to {y.max()}, but expected 0 to "
-                f"{len(classes) - 1}, as in {kind.layout.title}."
-            )
     return ImageSplits(X_train, y_train, X_test, y_test, classes)
 
 
 def _cifar_part(path: Path, kind: _Cifar) -> tuple[np.ndarray, np.ndarray]:
     content = _unpickled(path, kind.layout)
-    X, y = _as_array(_found(content, b"data")), _as_array(_found(content, kind.labels))
+    X, y = (_as_array(content.get(key)) for key in (b"data", f"{kind.label}s".encode()))
     is_valid = X.dtype == np.uint8 and X.ndim == 2 and X.shape[1] == 3072
     if not is_valid or y.shape != X.shape[:1] or not len(y) or y.dtype.kind not in "iu":
         raise ValueError(
@@ -170,11 +163,6 @@ def _as_array(value: Any) -> np.ndarray:
     """An array, or a flat list as an array. Nested lists could expand beyond the memory."""
     is_flat = isinstance(value, list) and not any(isinstance(one, list | tuple) for one in value)
     return np.asarray(value) if is_flat or isinstance(value, np.ndarray) else np.empty(0, object)
-
-
-def _found(content: dict, key: bytes) -> Any:
-    """The entry of a key, which is bytes if Python 2 wrote the file, else text."""
-    return content.get(key, content.get(key.decode()))
 
 
 def _unpickled(path: Path, layout: _Layout) -> dict:
@@ -219,8 +207,9 @@ def _svhn_part(path: Path) -> tuple[np.ndarray, np.ndarray]:
         raise SVHN.missing(path)
     try:
         for name, shape, kind in whosmat(path):  # the declared shapes, before decompression
-            if name in ("X", "y"):
-                _check_declared(name, shape, kind, path)
+            if name in ("X", "y") and kind not in ("double", "single") and "int" not in kind:
+                raise ValueError(f"{name} is of the kind {kind}")
+            check_growth(math.prod(shape), path)
         content = loadmat(path, variable_names=["X", "y"])
         X, y = content["X"], content["y"].ravel().astype(np.int64)
     except Exception as error:  # a damaged file can raise anything
@@ -235,12 +224,6 @@ def _svhn_part(path: Path) -> tuple[np.ndarray, np.ndarray]:
             f"(32, 32, 3, n) and n labels, as in {SVHN.title}."
         )
     return np.ascontiguousarray(np.moveaxis(X, 3, 0)), y % 10
-
-
-def _check_declared(name: str, shape: tuple[int, ...], kind: str, path: Path) -> None:
-    if kind not in ("double", "single") and "int" not in kind:
-        raise ValueError(f"{name} is of the kind {kind}")
-    check_growth(math.prod(shape), path)
 
 
 def load_tiny_imagenet(folder: str | os.PathLike) -> ImageSplits:
@@ -279,23 +262,19 @@ def load_tiny_imagenet(folder: str | os.PathLike) -> ImageSplits:
     X_train, names = list_folder(path / "train", "folder")
     classes, y_train = np.unique(names, return_inverse=True)
     rows = [line.split("\t")[:2] for line in notes.read_text().splitlines() if line.strip()]
-    invalid = next((row[0] for row in rows if not _is_plain(row[0])), None)
-    if invalid is not None:
-        raise ValueError(
-            f"Got the image {invalid!r} in {str(notes)!r}, but expected file names without a "
-            f"folder."
-        )
+    for name in (row[0] for row in rows):
+        # Such a name could point outside of the folder.
+        if name in ("", ".", "..") or set(name) & set("/\\:\0"):
+            raise ValueError(
+                f"Got the image {name!r} in {str(notes)!r}, but expected file names without a "
+                f"folder."
+            )
     X_test = [path / "val" / "images" / row[0] for row in rows]
     missing = next((file for file in X_test if not file.is_file()), None)
     if missing is not None or not rows:
         raise TINY_IMAGENET.missing(missing or path / "val" / "images")
     y_test = _positions([row[-1] for row in rows], classes, notes)
     return ImageSplits(X_train, y_train, X_test, y_test, classes)
-
-
-def _is_plain(name: str) -> bool:
-    """Whether a file name cannot point outside of its folder."""
-    return name not in ("", ".", "..") and not set(name) & set("/\\:\0")
 
 
 def load_image_folder(folder: str | os.PathLike) -> ImageSplits:

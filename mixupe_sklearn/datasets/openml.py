@@ -9,18 +9,16 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from numbers import Integral
 from typing import Any, Literal
 
+from mixupe_sklearn._utils.parameter_rules import Number, check_rules
 from mixupe_sklearn.datasets._dataset import Table
 
 CacheDir = str | os.PathLike[str] | None
 
 
-def _check_integer(name: str, number: Any) -> int:
-    if isinstance(number, bool) or not isinstance(number, Integral) or number < 1:
-        raise ValueError(f"Got {name}={number!r}, but expected an integer >= 1.")
-    return int(number)
+COUNT = Number("an integer >= 1", 1, integer=True)
+SECONDS = Number("a number of seconds > 0", open_low=True)
 
 
 @dataclass(frozen=True)
@@ -35,11 +33,6 @@ class Item:
 
     kind: Literal["task", "dataset"]
     number: int
-
-    def __post_init__(self) -> None:
-        if self.kind not in ("task", "dataset"):
-            raise ValueError(f"Got kind={self.kind!r}, but expected 'task' or 'dataset'.")
-        _check_integer("number", self.number)
 
 
 _PAPER_TASK_IDS = {
@@ -219,23 +212,15 @@ def _load(
     **options: Any,
 ) -> Any:
     """Check the arguments, import the extra's modules, and call a function of ``_openml.load``."""
-    number = _check_integer(id_name, number)
-    if not 0 < timeout < float("inf"):
-        raise ValueError(f"Got timeout={timeout!r}, but expected a number of seconds > 0.")
-    n_tries = _check_integer("n_tries", n_tries)
+    values = {id_name: number, "timeout": timeout, "n_tries": n_tries}
+    check_rules(values, {id_name: COUNT, "timeout": SECONDS, "n_tries": COUNT})
     try:
-        importlib.import_module("openml")
         module = importlib.import_module("mixupe_sklearn.datasets._openml.load")
     except ImportError as error:
         raise ImportError(
             f"Got no module {error.name or 'openml'!r}, but data of OpenML needs it: pip install "
             f"mixupe-sklearn[openml]."
         ) from error
-    except OSError as error:  # openml creates its folders when it is imported
-        raise OSError(
-            f"Got {error.filename!r} as a folder of openml, but it cannot be created "
-            f"({error.strerror}): set OPENML_CACHE_DIR and XDG_CONFIG_HOME to other folders."
-        ) from error
-    read = partial(getattr(module, load), **{id_name: number}, **options)
-    source = module.Source(f"{id_name}={number}", cache_dir, timeout, n_tries, offline)
-    return source.load(read)
+    read = partial(getattr(module, load), **{id_name: int(number)}, **options)
+    label = f"{id_name}={number}"
+    return module.through_cache(read, label, cache_dir, timeout, n_tries, offline)

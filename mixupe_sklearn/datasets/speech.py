@@ -1,6 +1,5 @@
 """Speech Commands on disk: a folder for each word, and the speaker in each file name."""
 
-import difflib
 import os
 import re
 from collections.abc import Sequence
@@ -93,7 +92,14 @@ def load_speech_commands(
         raise FileNotFoundError(
             f"Got folder={str(folder)!r}, but expected one with {LAYOUT}; unpack {ADDRESS} there."
         )
-    found = _choose(find_words(folder, suffixes=(".wav",)), words, folder)
+    found = {word: paths for word, paths in find_words(folder, suffixes=(".wav",)).items() if paths}
+    if not found:
+        raise ValueError(
+            f"Got folder={str(folder)!r} without a word's wav files, but expected {LAYOUT}; unpack "
+            f"{ADDRESS} there."
+        )
+    if words is not None:
+        found = {word: found[word] for word in _checked(words, list(found))}
     paths = [path for word in found for path in found[word]]
     return SpeechCommands(
         paths=np.array([str(path) for path in paths]),
@@ -143,28 +149,16 @@ def split_by_speaker(
     return np.flatnonzero(~is_test), np.flatnonzero(is_test)
 
 
-def _choose(
-    found: dict[str, list[Path]], words: Sequence[str] | None, folder: Path
-) -> dict[str, list[Path]]:
-    """The requested words that have files, in order."""
-    if isinstance(words, str):
-        raise ValueError(f"Got words={words!r}, but expected a sequence; put one word in a list.")
-    if words is not None and len(words) == 0:
-        raise ValueError(f"Got words={words!r}, but expected at least one word, or None for all.")
-    filled = {word: paths for word, paths in found.items() if paths}
-    if not filled:
+def _checked(words: Sequence[str], known: list[str]) -> list[str]:
+    """The requested words, sorted."""
+    if isinstance(words, str) or len(words) == 0:
+        raise ValueError(f"Got words={words!r}, but expected a list of words, or None for all.")
+    unknown = set(words) - set(known)
+    if unknown:
         raise ValueError(
-            f"Got folder={str(folder)!r} without a word's wav files, but expected {LAYOUT}; unpack "
-            f"{ADDRESS} there."
+            f"Got the words {sorted(unknown)}, but expected some of {', '.join(known)}."
         )
-    for word in [] if words is None else words:
-        if word not in filled:
-            close = difflib.get_close_matches(str(word), filled) or list(filled)[:10]
-            raise ValueError(
-                f"Got the word {word!r}, but expected one that is in {str(folder)!r}, such as "
-                f"{', '.join(close)}."
-            )
-    return {word: paths for word, paths in filled.items() if words is None or word in words}
+    return sorted(set(words))
 
 
 def _speaker(path: Path) -> str:
@@ -178,10 +172,10 @@ def _speaker(path: Path) -> str:
 
 
 def _split(folder: Path, paths: list[Path]) -> np.ndarray | None:
-    part_of: dict[str, str] = {}
     lists = [folder / name for name in LISTS if (folder / name).is_file()]
-    for path in lists:
-        part_of |= dict.fromkeys(path.read_text(encoding="utf-8").split(), LISTS[path.name])
     if not lists:
         return None
+    part_of: dict[str, str] = {}
+    for path in lists:
+        part_of |= dict.fromkeys(path.read_text(encoding="utf-8").split(), LISTS[path.name])
     return np.array([part_of.get(path.relative_to(folder).as_posix(), "train") for path in paths])

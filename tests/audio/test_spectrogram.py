@@ -17,7 +17,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 
 from mixupe_sklearn._audio import spectrogram
-from mixupe_sklearn._audio.spectrogram import Spectrogram, fit_frames, log_spectrogram
+from mixupe_sklearn._audio.spectrogram import Spectrogram, log_spectrogram
 from mixupe_sklearn._audio.waveforms import read_waveforms
 
 LENGTHS = (16000, 11025, 2, 159, 160, 20000, 321)
@@ -124,13 +124,6 @@ def test_other_rates_give_similar_spectrograms():
 
     fast, right = Spectrogram().transform([chirp(44100), chirp(16000)])
     assert np.corrcoef(fast.ravel(), right.ravel())[0, 1] > 0.99
-
-
-def test_frames_are_cropped_or_padded():
-    ones = np.ones((2, 3), dtype=np.float32)
-    assert fit_frames(ones, 2).shape == (2, 2)
-    assert fit_frames(ones, 3).tolist() == ones.tolist()
-    assert fit_frames(ones, 5).sum(axis=0).tolist() == [2, 2, 2, 0, 0]
 
 
 def test_parameters_set_the_size(noises):
@@ -312,13 +305,6 @@ def test_an_error_leaves_nothing_in_the_cache(files, cache):
     with pytest.raises(ValueError, match="3000.wav"):
         Spectrogram(cache=cache).transform(files)
     assert list(cache.iterdir()) == []
-
-
-def test_a_cache_that_is_a_file_is_refused(tmp_path):
-    path = tmp_path / "file"
-    path.touch()
-    with pytest.raises(FileExistsError, match=r"Got cache='.*file', but expected a folder that"):
-        Spectrogram(cache=path).transform([noise(100)])
 
 
 RACE = """

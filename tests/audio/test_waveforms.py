@@ -60,7 +60,6 @@ FORMS = {
     "list": lambda waveform: [waveform, waveform],
     "tuple": lambda waveform: (waveform, waveform),
     "array": lambda waveform: np.stack([waveform, waveform]),
-    "objects": lambda waveform: np.array([waveform.tolist(), waveform.tolist()], dtype=object),
     "numbers": lambda waveform: [waveform.tolist(), waveform.tolist()],
     "tensor": lambda waveform: torch.tensor(np.stack([waveform, waveform]), requires_grad=True),
     "tensors": lambda waveform: [torch.tensor(waveform), torch.tensor(waveform)],
@@ -171,8 +170,6 @@ def test_files_are_read_on_access(write):
 def test_audio_data_is_returned_unchanged():
     audio = read_waveforms([tone()])
     assert read_waveforms(audio) is audio
-    with pytest.raises(ValueError, match="Got X read at 16000 Hz, .* sampling_rate=8000"):
-        read_waveforms(audio, sampling_rate=8000)
 
 
 def test_waveforms_can_be_pickled(write):
@@ -230,11 +227,6 @@ def test_one_word_is_enough_without_labels(words):
 def test_an_invalid_type_is_refused(X):
     with pytest.raises(TypeError, match=f"Got X of type {type(X).__name__}, but expected a list"):
         read_waveforms(X)
-
-
-def test_an_empty_path_is_not_the_current_folder():
-    with pytest.raises(FileNotFoundError, match="Got X='', but expected the path of a folder"):
-        read_waveforms("")
 
 
 def test_invalid_rates_are_refused(write):
@@ -306,10 +298,9 @@ INVALID = {
         r"Got X\[1\] of shape \(9, 2\), but .* average",
     ),
     "channels first": ([(16000, np.zeros((2, 9)))], r"Got X\[0\] of shape \(2, 9\), but"),
-    "unequal lists": ([[[0.1], [0.1, 0.2]]], r"Got X\[0\] of type list, but expected a waveform"),
     "empty waveform": ([np.zeros(9), np.zeros(0)], r"Got X\[1\] without any values, but expected"),
-    "NaN": ([np.zeros(9), np.array([0, np.nan])], r"Got X\[1\] with 1 values that are NaN or inf"),
-    "inf": (np.array([[0, 0, 0], [0, np.inf, 0]]), r"Got X\[1\] with 1 values that are NaN or inf"),
+    "NaN": ([np.zeros(9), np.array([0, np.nan])], r"Got X\[1\] with floats .* finite values"),
+    "inf": (np.array([[0, 0, 0], [0, np.inf, 0]]), r"Got X\[1\] with floats .* finite values"),
     "16-bit floats": (
         [tone() * 32768],
         r"Got X\[0\] with floats from -163.* to 163.*\[-1, 1\]; convert 16-bit",
@@ -335,10 +326,9 @@ def test_the_sampling_rate_must_be_a_positive_integer(rate):
 
 
 def test_a_missing_folder_or_file_is_refused(write):
-    with pytest.raises(FileNotFoundError, match="Got X='hello', but expected an existing folder"):
-        read_waveforms("hello")
-    with pytest.raises(ValueError, match=r"Got X='.*a.wav', a file, .* put one file in a list."):
-        read_waveforms(write(tone()))
+    for path in ("hello", write(tone())):
+        with pytest.raises(FileNotFoundError, match="Got X=.*, but expected an existing folder"):
+            read_waveforms(path)
     with pytest.raises(
         FileNotFoundError, match=r"Got X\[1\]='hello.wav', but expected an existing audio"
     ):

@@ -116,17 +116,13 @@ def test_graphs_that_no_fold_tests_are_allowed(tmp_path):
 
 
 TEXT_ERRORS = {
-    "ends early": (TEXT[:22], "Got line 5 of .* with None .the file ends before it."),
-    "a word": (TEXT.replace("4 1", "four 1"), "Got line 2 of .* with 'four 1'"),
-    "one number": (TEXT.replace("\n0 1 2\n", "\n0\n"), "Got line 6 of .* .it has 1 numbers"),
-    "no such node": (TEXT.replace("0 2 1 2", "0 2 1 9"), r"Got line 3 of .* neighbours \[1, 9\]"),
-    "too few": (TEXT.replace("0 2 1 2", "0 3 1 2"), "Got line 3 of .* expected 3 numbers from 0"),
-    "negative": (TEXT.replace("2 -1", "-2 -1"), "Got line 7 of .* a graph of -2 nodes, but expect"),
-    "minus neighbours": (
-        TEXT.replace("0 2 1 2", "0 -1 1 2"),
-        "Got line 3 of .* expected -1 numbers",
-    ),
-    "too many lines": (TEXT + "1 0\n", "Got '1 0' after the last graph of"),
+    "ends early": (TEXT[:22], "Got line 5 of .* that is invalid or missing"),
+    "a word": (TEXT.replace("4 1", "four 1"), "Got line 2 of .* 'four'"),
+    "one number": (TEXT.replace("\n0 1 2\n", "\n0\n"), "Got line 6 of .* got 1"),
+    "no such node": (TEXT.replace("0 2 1 2", "0 2 1 9"), r"Got line 3 of .*neighbours \[1, 9\]"),
+    "too few": (TEXT.replace("0 2 1 2", "0 3 1 2"), "Got line 3 of .*neighbours"),
+    "negative": (TEXT.replace("2 -1", "-2 -1"), "Got line 7 of .*a graph of -2 nodes"),
+    "minus neighbours": (TEXT.replace("0 2 1 2", "0 -1 1 2"), "Got line 3 of .*neighbours"),
     "no graphs": ("0\n", "Got .* with no graphs, but expected at least one"),
 }
 
@@ -139,11 +135,11 @@ def test_invalid_text_is_reported_with_its_line(tmp_path, case):
 
 
 TU_ERRORS = {
-    "no such node": (
-        {"A": "1, 9\n9, 1\n"},
-        "Got line 1 of .* with an edge to a missing node, but expect",
+    "no such node": ({"A": "1, 9\n9, 1\n"}, r"Got the edge \[1, 9\] in .*, but expected two nodes"),
+    "between graphs": (
+        {"A": "1, 2\n1, 5\n"},
+        r"Got the edge \[1, 5\] in .* two nodes of one graph",
     ),
-    "between graphs": ({"A": "1, 2\n1, 5\n"}, "Got line 2 of .* an edge between two graphs"),
     "graphs out of order": (
         {"graph_indicator": "1\n2\n1\n1\n2\n2\n"},
         "that are not numbered 1 to 2",
@@ -166,22 +162,18 @@ def test_invalid_tu_files_are_refused(tmp_path, case):
 
 
 def test_missing_files_are_reported(tmp_path):
-    with pytest.raises(FileNotFoundError, match="Got .*nowhere.*, but expected a file with a line"):
+    with pytest.raises(FileNotFoundError, match="Got no .*nowhere.*, but expected this file"):
         load_graph_text(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match=r"with 0 files \*_A.txt, but expected one"):
         load_tu(tmp_path)
     with pytest.raises(FileNotFoundError, match="Got no .*TINY_graph_labels.txt"):
         load_tu(write_tu(tmp_path / "tu", graph_labels=None))
-    with pytest.raises(FileNotFoundError, match="Got attributes=True, but no .*node_attributes"):
+    with pytest.raises(FileNotFoundError, match="Got no .*node_attributes.txt"):
         load_tu(write_tu(tmp_path / "bare", node_attributes=None), attributes=True)
 
 
 def test_invalid_folds_are_refused(tmp_path):
     folder = write_folds(write_text(tmp_path), train_1=[0], test_1=[1], train_2=[0], test_2=[1])
-    with pytest.raises(
-        ValueError, match="with graph 1 in several test sets, but expected it in one"
-    ):
-        read_folds(folder, 2)
     with pytest.raises(ValueError, match="Got fold 1 of .* but expected each of 0 to 2 once"):
         read_folds(folder, 3)
     (tmp_path / "none").mkdir()

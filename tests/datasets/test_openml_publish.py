@@ -12,7 +12,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from mixupe_sklearn import MixupEClassifier, make_mixupe_pipeline
+from mixupe_sklearn import MixupEClassifier
 
 KEY = "0123456789abcdef0123456789abcdef"
 
@@ -89,10 +89,3 @@ def test_openml_publishes_the_predictions_of_a_pipeline(server, uploads):
         assert rows["prediction"].tolist() == local.predict(held.iloc[test]).tolist()
         proba = local.predict_proba(held.iloc[test])
         np.testing.assert_allclose(rows[["confidence.no", "confidence.yes"]], proba, atol=1e-6)
-
-
-def test_openml_cannot_convert_our_preprocessor_to_a_flow(uploads):
-    """Publishing needs columns by name: the client converts no functions with arguments."""
-    task = openml.tasks.get_task(59)
-    with pytest.raises(TypeError, match="functools.partial"):
-        openml.runs.run_model_on_task(make_mixupe_pipeline(), task)

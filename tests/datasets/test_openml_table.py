@@ -12,6 +12,7 @@ from openml_server import (
     features_of,
     instead,
     parquet_path,
+    status,
     to_arff,
     to_parquet,
 )
@@ -79,9 +80,7 @@ def test_a_named_target_is_kept_even_if_it_is_ignored(server, tmp_path):
 
 @pytest.mark.parametrize("words", [("false", "true"), ("TRUE", "FALSE"), ("False", "True")])
 @pytest.mark.parametrize("stored", ["text", "booleans"])
-def test_nominal_values_are_spelled_as_openml_declares_them(
-    server, tmp_path, monkeypatch, words, stored
-):
+def test_nominal_values_are_spelled_as_openml_declares_them(server, tmp_path, words, stored):
     is_second = np.arange(60) % 3 > 0
     values = pd.Categorical(np.array(words)[is_second.astype(int)], words)
     table = server.tables[61].assign(**{"class": values, "colour": values})
@@ -91,7 +90,7 @@ def test_nominal_values_are_spelled_as_openml_declares_them(
         content = to_parquet(table.assign(**{"class": flags, "colour": flags}))
         server.fault(parquet_path(61), instead(content))
     parquet = load_dataset(61, cache_dir=tmp_path / "parquet")
-    monkeypatch.setenv("OPENML_SKIP_PARQUET", "true")
+    server.fault(parquet_path(61), status(404))
     arff = load_dataset(61, cache_dir=tmp_path / "arff")
     for loaded in (parquet, arff):
         assert loaded.y.tolist() == loaded.X["colour"].tolist() == list(values)
@@ -137,16 +136,3 @@ def test_a_dataset_with_one_class_is_refused(server, tmp_path):
     serve(server, server.tables[61].assign(**{"class": pd.Categorical(["yes"] * 60)}))
     with pytest.raises(ValueError, match="dataset 61 with one class only, 'yes', but expected two"):
         load_dataset(61, cache_dir=tmp_path)
-
-
-def test_a_deactivated_dataset_is_loaded_with_a_warning(server, tmp_path):
-    change(server, DATA, (IGNORED, IGNORED + element("status", "deactivated")))
-    for load in (
-        lambda: load_task(59, cache_dir=tmp_path),
-        lambda: load_dataset(61, cache_dir=tmp_path),
-    ):
-        with pytest.warns(
-            UserWarning, match="Got dataset 61 .*, which OpenML has deactivated"
-        ) as found:
-            load()
-        assert [warning.filename for warning in found] == [__file__]

@@ -3,7 +3,6 @@
 import bz2
 import gzip
 import lzma
-import os
 import zipfile
 
 import numpy as np
@@ -106,18 +105,17 @@ def test_delimiters_and_line_ends_make_no_difference(read, delimiter, end):
     assert read(other).fingerprint == read(PLAIN).fingerprint
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_unicode_encodings_make_no_difference(read, encoding):
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_a_byte_order_mark_makes_no_difference(read, encoding):
     text = PLAIN.replace("Oslo", "Malmö")
     table = read(text.encode(encoding))
     assert list(table.X.columns) == ["size", "city"]
     assert table.X["city"][0] == "Malmö"
 
 
-def test_other_encodings_are_read_as_windows_1252_with_a_warning(read):
-    with pytest.warns(UserWarning, match="which is not UTF-8, so it is read as Windows-1252"):
-        table = read(PLAIN.replace("Oslo", "Malmö €").encode("cp1252"))
-    assert table.X["city"][0] == "Malmö €"
+def test_other_encodings_are_refused(read):
+    with pytest.raises(ValueError, match="which is not text in UTF-8, but expected a CSV file"):
+        read(PLAIN.replace("Oslo", "Malmö").encode("cp1252"))
 
 
 def test_compressed_files_are_read(read, tmp_path):
@@ -139,11 +137,16 @@ def test_what_pandas_writes_is_read_again(write, tmp_path):
 
 
 def test_decimal_commas_are_read_with_semicolons(read):
-    rows = "size;weight;note;class\n1,5;1.000,25;1,5 m;a\n2;12;2 m;a\n-0,5;999,5;3;b\n1e-3;NA;4;b\n"
+    rows = "size;note;class\n1,5;1,5 m;a\n2;2 m;a\n-0,5;3;b\n1e-3;4;b\n"
     table = read(rows)
     assert table.X["size"].tolist() == [1.5, 2.0, -0.5, 0.001]
-    assert table.X["weight"].tolist()[:3] == [1000.25, 12.0, 999.5]
     assert table.X["note"].tolist() == ["1,5 m", "2 m", "3", "4"]
+
+
+@pytest.mark.parametrize("values", [("2.125", "1,5"), ("1.000,5", "2,5")])
+def test_a_column_with_decimal_commas_and_points_is_text(read, values):
+    rows = "".join(f"{value};{label}\n" for value in values for label in "ab")
+    assert set(read("size;class\n" + rows).X["size"]) == set(values)
 
 
 def test_decimal_points_are_read_with_semicolons(read):
@@ -212,7 +215,6 @@ def test_huge_integers_are_numbers(read):
         ("1.0 1 2 2", [1, 1, 2, 2]),
         ("yes yes no no", ["yes", "yes", "no", "no"]),
         ("True True False False", ["True", "True", "False", "False"]),
-        ("0.5 0.5 1 1", ["0.5", "0.5", "1.0", "1.0"]),
         ("1 1 b b", ["1", "1", "b", "b"]),
     ],
 )
@@ -220,7 +222,7 @@ def test_classes_are_text_or_integers(read, written, classes):
     rows = "".join(f"{row},{label}\n" for row, label in enumerate(written.split()))
     table = read("size,class\n" + rows)
     assert table.y.tolist() == classes
-    assert table.y.dtype == (np.int64 if isinstance(classes[0], int) else object)
+    assert table.y.dtype == np.array(classes).dtype
 
 
 def test_many_integer_classes_are_accepted_if_they_have_enough_rows(read):
@@ -234,7 +236,7 @@ def test_many_integer_classes_are_accepted_if_they_have_enough_rows(read):
 def test_rows_without_a_class_are_dropped_with_a_warning(read):
     with pytest.warns(
         UserWarning,
-        match=r"Got column 'class' of .* with 2 missing values \('\?' read as missing\); these",
+        match="Got column 'class' of .* with 2 missing values, such as .*; these rows are dropped",
     ):
         table = read("size,class\n1,7\n2,\n3,8\n4,7\n5,?\n6,8\n")
     assert table.X["size"].tolist() == [1, 3, 4, 6]
@@ -261,7 +263,7 @@ def test_empty_columns_are_dropped_with_a_warning(read):
             "size,class\n",
             "which ends after its first line, but expected rows below the column names",
         ),
-        (b"\x89PNG\r\n\x1a\n\x00\x00", "which is not text, but expected a CSV file; a spreadsheet"),
+        (b"\x89PNG\r\n\x1a\n\x00\x00", "which is not text in UTF-8, but expected a CSV file"),
         # The time is part of it, and of the name of the test: all processes must agree on that.
         (gzip.compress(PLAIN.encode() * 99, mtime=0), "which is not text"),
         (
@@ -281,11 +283,7 @@ def test_empty_columns_are_dropped_with_a_warning(read):
         ('size,class\n1,a\n"2,b\n' + "3,a\n" * 50_000, "Got an unterminated field in line 3 of"),
         (
             "size,class\n1,\n2,NA\n",
-            r"Got column 'class' of .* without any value \('NA' read as missing\), but expected",
-        ),
-        (
-            'a;b;class\n1;";b\n2;;b\n3;1;b\n"q";";b\n4;5;a\n',
-            "with an unclosed quotation mark, but",
+            "Got column 'class' of .* without any value, but expected a class in each row",
         ),
         ("size,class\n,a\n?,b\n,a\n,b\n", "Got no values besides column 'class'"),
         ("size,class\n1,a\n2,a\n", "with one class only, 'a', but expected two."),
@@ -296,16 +294,9 @@ def test_empty_columns_are_dropped_with_a_warning(read):
         ),
         (
             "size,class\n" + "".join(f"1,{row / 7}\n" for row in range(1, 60)),
-            "with 59 distinct numbers, but expected a few classes; use MixupERegressor",
+            "with numbers such as 0.142857, but expected classes; use MixupERegressor",
         ),
-        (
-            "size,class\n1,0.1\n2,0.2\n3,0.3\n4,0.4\n",
-            "with 4 distinct numbers, but expected a few",
-        ),
-        (
-            "size;class\n" + "".join(f"1;{row},5\n" for row in range(60)),
-            "with 60 distinct numbers",
-        ),
+        ("size;class\n1;0,5\n2;0,5\n3;1\n4;1\n", "with numbers such as 0.5, but expected"),
         (
             "size,class\n" + "".join(f"1,{row}\n" for row in range(500)),
             "with 500 distinct numbers, .* text for classes, such as 'c17'.",
@@ -323,40 +314,17 @@ def test_an_unknown_target_is_refused_with_the_closest_names(read):
         ValueError, match="Got target='Clas', but expected .*; did you mean 'class'?"
     ):
         read(PLAIN, target="Clas")
-    with pytest.raises(ValueError, match="; it has 'size', 'city', 'class'."):
+    with pytest.raises(ValueError, match="; its first line has 'size', 'city', 'class'."):
         read(PLAIN, target="zzz")
     wide = ",".join(f"x{number}" for number in range(30))
     with pytest.raises(ValueError, match="'x9' and 20 more."):
         read(f"{wide}\n{wide.replace('x', '')}\n", target="zzz")
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "5.1,3.5,setosa\n4.9,3.0,setosa\n7.0,3.2,versicolor\n",
-        "5,1;3,5;setosa\n4,9;3,0;setosa\n",
-        "p,x,s\np,x,s\ne,b,s\n",
-        "1,1,a\n",
-    ],
-)
-def test_a_file_without_column_names_is_recognised(read, content):
-    with pytest.raises(ValueError, match="first line of .* looks like data .*: add one."):
-        read(content)
-
-
 def test_a_path_without_a_file_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="but expected an existing file; the current"):
-        read_csv(tmp_path / "absent.csv", "class")
-    with pytest.raises(IsADirectoryError, match="a folder, but expected a file in it."):
-        read_csv(tmp_path, "class")
-
-
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may read any file")
-def test_an_unreadable_file_is_refused(write):
-    path = write(PLAIN)
-    path.chmod(0)
-    with pytest.raises(OSError, match="but expected a readable file: Permission denied."):
-        read_csv(path, "class")
+    for path in (tmp_path / "absent.csv", tmp_path):
+        with pytest.raises(FileNotFoundError, match="but expected an existing file; the current"):
+            read_csv(path, "class")
 
 
 @pytest.mark.parametrize("name", ["data.csv.gz", "data.csv.xz", "data.zip"])

@@ -10,7 +10,7 @@ import zipfile
 import numpy as np
 import pytest
 from fuzz import flipped, tried
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mixupe_sklearn.datasets.files import read_csv
@@ -41,22 +41,15 @@ def test_a_damaged_table_is_read_or_refused(folder, content):
 
 @given(
     st.binary(max_size=80),
-    st.sampled_from([b"", b"\xff\xfe", b"\xef\xbb\xbf", b"class,a\n", b"sep=;\n"]),
+    st.sampled_from([b"", b"\xff\xfe", b"\xef\xbb\xbf", b"class,a\n"]),
 )
 def test_random_bytes_are_read_or_refused(folder, content, head):
     read(folder, head + content)
 
 
-@given(
-    st.text(max_size=40),
-    st.sampled_from(
-        ["class,size\n", "sep= \nclass size\n", "sep=é\nclassésize\n", "sep=a\nclassasize\n"]
-    ),
-)
-@example("a 1\nb 2\na 3\nb 4\n", "sep= \nclass size\n")
-@example("aé1\nbé2\naé3\nbé4\n", "sep=é\nclassésize\n")
-def test_any_text_and_any_delimiter_is_read_or_refused(folder, text, head):
-    read(folder, (head + text).encode("utf-8", "replace"))
+@given(st.text(max_size=40))
+def test_any_text_is_read_or_refused(folder, text):
+    read(folder, ("class,size\n" + text).encode("utf-8", "replace"))
 
 
 cells = st.text(
@@ -82,9 +75,7 @@ def test_a_written_table_is_read_back(folder, rows, delimiter):
         assert found.refusal is not None
         return
     if found.refusal is not None:
-        assert (
-            "word" in found.refusal or "no values" in found.refusal or "infinity" in found.refusal
-        ), found
+        assert "word" in found.refusal or "no values" in found.refusal, found
         return
     table = found.answer
     assert table.y.tolist() == labels

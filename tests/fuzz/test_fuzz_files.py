@@ -28,7 +28,7 @@ def written(folder, name, content):
     return path
 
 
-BATCH = {"data": np.arange(12, dtype=np.uint8).reshape(3, 4), "labels": [0, 1, 0], "name": "b"}
+BATCH = {b"data": np.arange(12, dtype=np.uint8).reshape(3, 4), b"labels": [0, 1, 0], b"name": "b"}
 PICKLES = [pickle.dumps(BATCH, protocol=protocol) for protocol in (0, 2, 4)]
 
 
@@ -67,9 +67,9 @@ def test_an_intact_pickle_is_read(folder):
     for content in [*PICKLES, LONG_MEMO, pickle.dumps(BATCH, protocol=5)]:
         assert len(LONG_MEMO) > len(PICKLES[1])
         found = unpickle_arrays(written(folder, "batch", content), "a set", "an address")
-        assert np.array_equal(found[b"data"], BATCH["data"])
+        assert np.array_equal(found[b"data"], BATCH[b"data"])
         assert found[b"data"].dtype == np.uint8
-        assert found[b"labels"] == BATCH["labels"]
+        assert found[b"labels"] == BATCH[b"labels"]
 
 
 def wav(dtype):

@@ -51,10 +51,6 @@ FORMS = {
     "dict by pairs": [
         (dict.fromkeys(p, 1.0), dict(enumerate(n))) for p, n in zip(BOTH, LABELS, strict=True)
     ],
-    "dict of neighbours": [
-        ({a: {d: 1.0 for c, d in p if c == a} for a, _ in p}, dict(enumerate(n)))
-        for p, n in zip(BOTH, LABELS, strict=True)
-    ],
     "names of nodes": [
         ([(f"n{a}", f"n{b}") for a, b in p], {f"n{i}": label for i, label in enumerate(n)})
         for p, n in zip(BOTH, LABELS, strict=True)
@@ -213,13 +209,6 @@ def test_nodes_may_be_tuples():
     assert batch.edge_index[:, :2].tolist() == [[1, 0], [0, 1]]
 
 
-@pytest.mark.parametrize("kind", [dict, list, tuple, set])
-def test_keys_of_a_dict_of_neighbours_may_have_no_neighbours(kind):
-    neighbours = {0: {1: 1.0}, 1: {0: 1.0}, 2: {}}
-    graph = {node: (own if kind is dict else kind(own)) for node, own in neighbours.items()}
-    assert batch_of([graph]).ptr.tolist() == [0, 3]
-
-
 def test_a_duplicate_edge_of_an_adjacency_counts_once():
     ones, places = np.ones(4), ([0, 0, 1, 1], [1, 1, 0, 0])
     for kind in (sparse.coo_array, sparse.csr_array):
@@ -247,17 +236,14 @@ def test_other_containers_of_features_are_read():
     dense = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
     x = np.array([[1.0], [2.0]])
     for adjacency, features in [
-        (dense.to_sparse(), x),
-        (dense.to_sparse_csr(), pd.DataFrame(x)),
-        (dense, torch.tensor(x, dtype=torch.bfloat16)),
+        (dense, torch.tensor(x)),
+        (dense.numpy(), pd.DataFrame(x)),
         (dense.numpy(), pd.Series([1.0, 2.0])),
         (dense.int().numpy().astype(bool), [torch.tensor([1.0]), torch.tensor([2.0])]),
     ]:
         batch = batch_of([(adjacency, features)])
         assert batch.x.tolist() == [[1], [2]]
         assert batch.edge_index.tolist() == [[1, 0], [0, 1]]
-    rows = [torch.tensor([0, 1]), torch.tensor([1, 0])]  # two edges
-    assert batch_of([rows]).ptr.tolist() == [0, 2]
 
 
 def test_a_dataset_of_pytorch_geometric_is_a_sequence():
@@ -278,14 +264,6 @@ def test_unknown_labels_may_be_ignored():
     assert inputs.known == ("H", "O")
     batch = inputs.ready(graphs, unknown="ignore")[:]
     assert batch.x.tolist() == [[0, 1], [1, 0], [1, 0]] + [[0, 0]] * 4
-
-
-def test_an_integer_index_gives_one_graph():
-    graphs, _ = read_graphs(FORMS["csr"])
-    one = learn_inputs(graphs, "degree").ready(graphs)[1]
-    assert type(one) is Data
-    assert one.x.shape == (4, 4)
-    assert one.edge_index.shape == (2, 6)
 
 
 EDGE = torch.tensor([[0, 1], [1, 0]])
@@ -348,10 +326,6 @@ INVALID = {
         [nx.Graph()],
         "Got X[0] with 'label' at 1 of 2 nodes, but expected it at all nodes or at none.",
     ),
-    "a label is missing": (
-        [(ONES, {0: "a"})],
-        "Got X[0] without a label of node 1, but expected one for each of its 2 nodes.",
-    ),
     "features of three dimensions": (
         [(ONES, np.ones((2, 2, 2)))],
         "Got X[0] with features of shape",
@@ -364,29 +338,17 @@ INVALID = {
         [[(0, 1), (0, 1, 2)]],
         "Got X[0] with an edge (0, 1, 2), but expected pai",
     ),
-    "complex adjacency": (
-        [(ONES * 1j, None)],
-        "Got X[0] with an adjacency of complex128, but expected real numbers.",
-    ),
     "no edge_index": (
         [Data(x=torch.ones(2, 1))],
-        "Got X[0] with edge_index=None, but expected its edges, (2, n_edges).",
+        "Got X[0] with an edge_index of NoneType, but expected an array (2, n_edges) of integers.",
     ),
     "edge_index the other way": (
         [Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0], [0, 0]]))],
-        "Got X[0] with an edge_index of shape (3, 2) and type int64, but expected an array (2, n_edges) of",
+        "Got X[0] with an edge_index of shape (3, 2), int64, but expected an array (2, n_edges)",
     ),
     "edge_index of a list": (
         [Data(x=torch.ones(2, 1), edge_index=[[0, 1], [1]])],
-        "Got X[0] with an edge_index of another kind, but expected an array (2, n_edges)",
-    ),
-    "text in the adjacency": (
-        [(np.array([["a", "b"], ["b", "a"]]), None)],
-        "Got X[0] with an adjacency of <U1, but expected real numbers.",
-    ),
-    "complex features": (
-        [(ONES, np.ones((2, 1)) * 1j)],
-        "Got X[0] with features that are not an array",
+        "Got X[0] with an edge_index of list, but expected an array (2, n_edges)",
     ),
     "huge features": (
         [(ONES, [[10**400], [1]])],
@@ -400,7 +362,6 @@ INVALID = {
         [Data(edge_index=EDGE, num_nodes=2, y=torch.zeros(n)) for n in (2, 3)],
         "Got X with y of 2 to 3 values per graph, but expected the same number of labels",
     ),
-    "array": (np.ones((5, 3)), "Got X as an array of shape (5, 3), but expected a sequence of gra"),
 }
 INVALID["a label of some nodes"][0][0].add_node(0, label="a")
 INVALID["a label of some nodes"][0][0].add_node(1)
@@ -414,14 +375,16 @@ def test_invalid_graphs_are_refused(case):
     assert str(caught.value).startswith(message)
 
 
-@pytest.mark.parametrize("X", [nx.path_graph(3), Data(edge_index=EDGE), "MUTAG", 3, None, {0: 1}])
+@pytest.mark.parametrize(
+    "X", [nx.path_graph(3), Data(edge_index=EDGE), "MUTAG", 3, None, {0: 1}, ONES]
+)
 def test_one_graph_is_not_a_sequence_of_graphs(X):
     kind = type(X).__name__
     with pytest.raises(TypeError, match=f"Got X of type {kind}, but expected a sequence of graphs"):
         read_graphs(X)
 
 
-@pytest.mark.parametrize("graph", [3, "abc", None])
+@pytest.mark.parametrize("graph", [3, "abc", None, HeteroData()])
 def test_other_types_in_the_sequence_are_refused(graph):
     with pytest.raises(TypeError, match=r"Got X\[1\] of type .*, but expected a torch_geometric"):
         read_graphs([nx.path_graph(2), graph])
@@ -442,10 +405,3 @@ def test_invalid_features_are_refused(about):
     for first in (ONES, [(0, 1), (1, 0)]):
         with pytest.raises(TypeError, match=r"Got X\[0\] with nodes' features of type"):
             read_graphs([(first, about)])
-
-
-def test_heterogeneous_graphs_are_refused():
-    with pytest.raises(
-        TypeError, match=r"Got X\[0\] of type HeteroData, with several kinds of nod"
-    ):
-        read_graphs([HeteroData()])

@@ -60,14 +60,7 @@ class Cache:
             self.downloaded[name], result = self.download(url, read)
             return result
         try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise OSError(
-                f"Got {str(path)!r} in the cache, but it cannot be read ({error.strerror}): make "
-                f"it readable, or set cache_dir to another folder."
-            ) from error
-        try:
-            return read(content)
+            return read(path.read_bytes())
         except InvalidFileError as error:
             raise ValueError(
                 f"Got {str(path)!r} in the cache, which is corrupt: {error}; delete this file and "

@@ -7,7 +7,6 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -18,11 +17,9 @@ import pandas as pd
 from pyarrow import parquet
 
 from mixupe_sklearn._utils.warnings import warn_user
-from mixupe_sklearn.datasets._dataset import Fold, Table
+from mixupe_sklearn.datasets._dataset import Fold, Table, as_classes
 from mixupe_sklearn.datasets._openml.cache import Cache, NotCachedError, cache_folders, locked
 from mixupe_sklearn.datasets._openml.metadata import (
-    CLASSIFICATION,
-    PROCEDURES,
     DatasetMetadata,
     InvalidFileError,
     TaskMetadata,
@@ -32,7 +29,6 @@ from mixupe_sklearn.datasets._openml.metadata import (
     read_n_rows,
     read_suite,
     read_task,
-    refuse_html,
     split_names,
 )
 from mixupe_sklearn.datasets._openml.transport import DownloadError, RefusedError, fetch
@@ -48,63 +44,52 @@ ADVICE = (
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
-class Source:
-    """A cache and a server with limits for downloads. ``label`` names the request in messages."""
+def through_cache(
+    read: Callable[[Cache, str], Result],
+    label: str,
+    cache_dir: str | os.PathLike[str] | None,
+    timeout: float,
+    n_tries: int,
+    offline: bool,
+) -> Result:
+    """Call ``read(cache, server)``: offline first, and with downloads if a file is missing.
 
-    label: str
-    cache_dir: str | os.PathLike[str] | None
-    timeout: float
-    n_tries: int
-    offline: bool
-
-    def load(self, read: Callable[[Cache, str], Result]) -> Result:
-        """Call ``read(cache, server)``: offline first, and with downloads if a file is missing."""
-        server = openml.config.server.rstrip("/")
-        root, folder = cache_folders(self.cache_dir)
-        try:
-            return read(Cache(folder), server)
-        except NotCachedError as error:
-            if self.offline:
-                raise FileNotFoundError(
-                    f"Got {self.label}, but the cache has no file {str(error)!r} and offline=True "
-                    f"forbids its download: {ADVICE}."
-                ) from None
-        limits: dict[str, Any] = {"timeout": self.timeout, "n_tries": self.n_tries}
-        limits |= {"server": server.partition("/api/")[0], "api_key": openml.config.apikey or ""}
-        try:
-            with locked(root):
-                cache = Cache(folder, partial(fetch, **limits))
-                result = read(cache, server)
-                cache.save()
-                return result
-        except DownloadError as error:
-            raise ConnectionError(
-                f"Got {self.label}, which is not complete in the cache {str(root)!r} and cannot be "
-                f"downloaded from {error}: {ADVICE}."
+    ``label`` names the task or dataset in a message.
+    """
+    server = openml.config.server.rstrip("/")
+    root, folder = cache_folders(cache_dir)
+    try:
+        return read(Cache(folder), server)
+    except NotCachedError as error:
+        if offline:
+            raise FileNotFoundError(
+                f"Got {label}, but the cache has no file {str(error)!r} and offline=True forbids "
+                f"its download: {ADVICE}."
             ) from None
-        except RefusedError as error:
-            raise ValueError(
-                f"Got {self.label}, but the server refuses it ({error}): check the number, and the "
-                f"API key if it is not public."
-            ) from None
+    limits: dict[str, Any] = {"timeout": timeout, "n_tries": n_tries}
+    limits |= {"server": server.partition("/api/")[0], "api_key": openml.config.apikey or ""}
+    try:
+        with locked(root):
+            cache = Cache(folder, partial(fetch, **limits))
+            result = read(cache, server)
+            cache.save()
+            return result
+    except DownloadError as error:
+        raise ConnectionError(
+            f"Got {label}, which is not complete in the cache {str(root)!r} and cannot be "
+            f"downloaded from {error}: {ADVICE}."
+        ) from None
+    except RefusedError as error:
+        raise ValueError(
+            f"Got {label}, but the server refuses it ({error}): check the number, and the API key "
+            f"if it is not public."
+        ) from None
 
 
 def load_task(cache: Cache, server: str, task_id: int) -> Table:
     """The table of a task, with its folds."""
     read = partial(read_task, task_id=task_id)
     task = cache.get(f"tasks/{task_id}/task.xml", f"{server}/task/{task_id}", read)
-    if task.kind != CLASSIFICATION:
-        raise ValueError(
-            f"Got task_id={task_id}, which is a task of {task.kind_name!r}, but expected one of "
-            f"'Supervised Classification'."
-        )
-    if task.procedure and task.procedure not in PROCEDURES:
-        raise ValueError(
-            f"Got task_id={task_id}, whose rows are split by {task.procedure!r}, but expected "
-            f"training and test rows: choose a task with a cross-validation or a holdout, or load "
-            f"its dataset by load_dataset."
-        )
     name, X, y = _load_data(cache, server, task.data_id, task.target)
     folds = _load_folds(cache, task_id, task, len(y))
     return Table(name, X, y, "openml", task_id, task.data_id, folds)
@@ -137,11 +122,6 @@ def _load_data(
     ignored = features.ignored.union(*listed) - {target}
     frame = frame.drop(columns=list(ignored), errors="ignore")
     X, y = split_target(set_dtypes(frame, features.types, features.values), target, data_id)
-    if dataset.status.lower() == "deactivated":
-        warn_user(
-            f"Got dataset {data_id} ({dataset.name}), which OpenML has deactivated, often because "
-            f"of an error in it: see its page on OpenML."
-        )
     return dataset.name, X, y
 
 
@@ -149,25 +129,20 @@ def _load_frame(
     cache: Cache, server: str, data_id: int, dataset: DatasetMetadata, n_columns: int
 ) -> pd.DataFrame:
     """All columns, from a file in the cache, or else from parquet or ARFF on the server."""
-    folder = f"datasets/{data_id}"
-    read_pq = partial(read_parquet, n_columns=n_columns)
-    # The file names of openml-python, of which it writes the first.
-    sources: list[tuple[str, str | None, Callable[..., pd.DataFrame]]] = [
-        (f"{folder}/dataset_{data_id}.pq", dataset.parquet_url, read_pq),
-        (f"{folder}/dataset.pq", None, read_pq),
-    ]
-    if os.environ.get("OPENML_SKIP_PARQUET", "").casefold() == "true":
-        sources = []
+    paths = [f"datasets/{data_id}/{name}" for name in (f"dataset_{data_id}.pq", "dataset.pq")]
     if dataset.format.lower() != "sparse_arff":
-        read_dense = partial(read_arff, md5=dataset.md5)
-        sources.append((f"{folder}/dataset.arff", dataset.url, read_dense))
-    cached = [source for source in sources if cache.has(source[0])][:1]
+        paths.append(f"datasets/{data_id}/dataset.arff")
+    cached = [path for path in paths if cache.has(path)][:1]
     n_rows = _declared_rows(cache, server, data_id, has_data=bool(cached))
+    as_parquet = partial(read_parquet, n_rows=n_rows, n_columns=n_columns)
+    as_arff = partial(read_arff, n_rows=n_rows, md5=dataset.md5)
     failures: list[Exception] = []
-    for name, url, read in cached or sources:
+    for path in cached or [paths[0], *paths[2:]]:
+        is_parquet = path.endswith(".pq")
+        url = dataset.parquet_url if is_parquet else dataset.url
         if url or cached:
             try:
-                return cache.get(name, url or "", partial(read, n_rows=n_rows))
+                return cache.get(path, url or "", as_parquet if is_parquet else as_arff)
             except (RefusedError, DownloadError) as error:  # the other format may be available
                 failures.append(error)
     if failures:
@@ -191,7 +166,6 @@ def _declared_rows(cache: Cache, server: str, data_id: int, has_data: bool) -> i
 
 def read_parquet(content: bytes, n_rows: int | None, n_columns: int) -> pd.DataFrame:
     """Read a parquet file of this size."""
-    refuse_html(content)
     try:
         size = parquet.read_metadata(io.BytesIO(content))
         if size.num_rows * size.num_columns > MAX_CELLS:
@@ -207,7 +181,6 @@ def read_parquet(content: bytes, n_rows: int | None, n_columns: int) -> pd.DataF
 
 def read_arff(content: bytes, n_rows: int | None, md5: str | None) -> pd.DataFrame:
     """Read a dense ARFF file with this checksum. Windows line ends do not count."""
-    refuse_html(content)
     versions = (content, content.replace(b"\r\n", b"\n"))
     found = [hashlib.md5(v, usedforsecurity=False).hexdigest() for v in versions]
     if md5 and md5.lower() not in found:
@@ -281,17 +254,12 @@ def split_target(
     >>> list(X), y.tolist()
     (['size'], ['a', 'b'])
     """
-    if target is None:
-        raise ValueError(
-            f"Got target=None, but dataset {data_id} declares no target: name one of its columns, "
-            f"such as {frame.columns[-1]!r}."
-        )
-    if target not in frame.columns:
-        close = difflib.get_close_matches(target, list(frame.columns), n=3, cutoff=0.5)
+    if target is None or target not in frame.columns:
+        close = difflib.get_close_matches(str(target), list(frame.columns), n=3, cutoff=0.5)
         names = close or list(frame.columns)[-3:]
         raise ValueError(
-            f"Got target={target!r}, but dataset {data_id} has no such column: name one of its "
-            f"{len(frame.columns)} columns, such as {', '.join(map(repr, names))}."
+            f"Got target={target!r}, but expected one of the {len(frame.columns)} columns of "
+            f"dataset {data_id}, such as {', '.join(map(repr, names))}."
         )
     values: Any = frame[target]
     missing = np.flatnonzero(values.isna())
@@ -302,26 +270,7 @@ def split_target(
             f"dataset {data_id} (first in row {missing[0]}), but expected a class in every row: "
             f"choose another target, or fill these rows in a CSV file of your own."
         )
-    y = _classes(values, target, data_id)
-    if len(y) and (y == y[0]).all():
-        raise ValueError(
-            f"Got target={target!r} of dataset {data_id} with one class only, {y[0].item()!r}, "
-            f"but expected two: choose another target."
-        )
-    return frame.drop(columns=target), y
-
-
-def _classes(values: Any, target: str, data_id: int) -> np.ndarray:
-    if not pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values):
-        return np.asarray(values.astype(str), dtype=str)
-    numbers = values.to_numpy()
-    fractions = numbers[numbers != np.floor(numbers)]
-    if len(fractions):
-        raise ValueError(
-            f"Got target={target!r} of dataset {data_id} with numbers such as {fractions[0]:g}, "
-            f"but expected classes: choose a target that has classes."
-        )
-    return numbers.astype(np.int64)
+    return frame.drop(columns=target), as_classes(values, f"target={target!r} of dataset {data_id}")
 
 
 def _load_folds(cache: Cache, task_id: int, task: TaskMetadata, n_rows: int) -> list[Fold]:
@@ -330,18 +279,13 @@ def _load_folds(cache: Cache, task_id: int, task: TaskMetadata, n_rows: int) -> 
     is_cached = cache.has(name)
     read = partial(read_folds, n_rows=n_rows, task=task, allow_fewer=is_cached)
     folds = cache.get(name, task.splits_url, read)
-    n_declared = _n_folds(task, len(folds))
-    if len(folds) != n_declared:
+    n_declared = (task.n_repeats or 1) * (task.n_folds or 0)
+    if len(folds) < n_declared:
         warn_user(
             f"Got {len(folds)} of the {n_declared} folds of task {task_id} in "
             f"{str(cache.folder / name)!r}: only these are used."
         )
     return folds
-
-
-def _n_folds(task: TaskMetadata, n_found: int) -> int:
-    """The number of folds that the task declares, or the number found if it declares none."""
-    return (task.n_repeats or 1) * task.n_folds if task.n_folds else n_found
 
 
 def read_folds(
@@ -351,35 +295,38 @@ def read_folds(
     table = _read_splits(content)
     ids = table["rowid"].to_numpy()
     if ids.min() < 0 or ids.max() >= n_rows:
-        outside = ids[(ids < 0) | (ids >= n_rows)][0]
-        raise InvalidFileError(f"it names row {outside} of {n_rows} rows")
+        raise InvalidFileError(f"it names the rows {ids.min()} to {ids.max()} of {n_rows} rows")
     groups: dict[Any, Any] = dict(list(table.groupby(["repeat", "fold"], sort=True)))
     n_folds = task.n_folds or len({fold for _, fold in groups})
     declared = list(itertools.product(range(task.n_repeats or 1), range(n_folds)))
-    for found, expected in zip(groups, declared, strict=False):
-        if found != expected:
-            raise InvalidFileError(f"fold {expected[1]} of repeat {expected[0]} is missing")
-    if len(groups) > len(declared) or not (
-        allow_fewer or len(groups) == _n_folds(task, len(groups))
-    ):
-        raise InvalidFileError(f"it has {len(groups)} folds, but the task declares {len(declared)}")
+    expected = declared[: len(groups)] if allow_fewer else declared
+    if list(groups) != expected:
+        raise InvalidFileError(
+            f"it has {len(groups)} folds, but expected the {len(declared)} folds of the task"
+        )
+    is_complete = task.procedure == "crossvalidation"
     folds = []
     for (repeat, fold), group in groups.items():
         is_test, rows = group["is_test"].to_numpy(), group["rowid"].to_numpy()
-        folds.append((rows[~is_test], rows[is_test]))
-        _check_fold(*folds[-1], n_rows, task, f"fold {fold} of repeat {repeat}")
-    if task.procedure == "crossvalidation":
-        tested = table[table["is_test"]]
-        if tested.duplicated(["repeat", "rowid"]).any():
-            raise InvalidFileError("it tests on a row twice in one repeat")
-        if not allow_fewer and len(tested) != n_rows * (task.n_repeats or 1):
-            raise InvalidFileError("it does not test on every row once per repeat")
+        train, test = rows[~is_test], rows[is_test]
+        n_found, name = len(np.unique(rows)), f"fold {fold} of repeat {repeat}"
+        if not (len(train) and len(test)):
+            raise InvalidFileError(f"{name} has no {'test' if len(train) else 'training'} rows")
+        if np.intersect1d(train, test).size:
+            raise InvalidFileError(f"{name} trains and tests on the same rows")
+        if is_complete and n_found != n_rows:
+            raise InvalidFileError(f"{name} has {n_found} of {n_rows} rows")
+        folds.append((train, test))
+    tested = table[table["is_test"]]
+    if is_complete and tested.duplicated(["repeat", "rowid"]).any():
+        raise InvalidFileError("it tests on a row twice in one repeat")
+    if is_complete and not allow_fewer and len(tested) != n_rows * (task.n_repeats or 1):
+        raise InvalidFileError("it does not test on every row once per repeat")
     return folds
 
 
 def _read_splits(content: bytes) -> pd.DataFrame:
     # Splits have a line per row and fold, for which liac-arff takes far longer than pandas.
-    refuse_html(content)
     head, *rest = re.split(rb"^\s*@data\b.*$", content, maxsplit=1, flags=re.I | re.M)
     found = re.findall(r"^\s*@attribute\s+(\S+)", head.decode("utf-8", "replace"), re.I | re.M)
     names = [name.strip("'\"").lower() for name in found]
@@ -395,15 +342,3 @@ def _read_splits(content: bytes) -> pd.DataFrame:
         return table.astype(np.int64).assign(is_test=kinds == "TEST")
     except ValueError as error:  # pandas' parser errors are ValueErrors
         raise InvalidFileError(f"not an intact file of splits ({first_line(error)})") from None
-
-
-def _check_fold(
-    train: np.ndarray, test: np.ndarray, n_rows: int, task: TaskMetadata, name: str
-) -> None:
-    if not (len(train) and len(test)):
-        raise InvalidFileError(f"{name} has no {'test' if len(train) else 'training'} rows")
-    if np.intersect1d(train, test).size:
-        raise InvalidFileError(f"{name} trains and tests on the same rows")
-    n_found = len(np.unique(np.concatenate([train, test])))
-    if task.procedure == "crossvalidation" and n_found != n_rows:
-        raise InvalidFileError(f"{name} has {n_found} of {n_rows} rows")

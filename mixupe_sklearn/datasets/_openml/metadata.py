@@ -13,8 +13,6 @@ PROCEDURES = {"crossvalidation", "leaveoneout", "holdout", "holdout_ordered", "c
 PROCEDURES |= {"bootstrapping", "subsampling"}
 # Only ASCII digits, and few enough for int() to be fast.
 INTEGER = re.compile("[0-9]{1,18}")
-# A name in a list: in single or double quotes, or up to the next comma.
-NAME = re.compile(r"""\s*(?:'([^']*)'|"([^"]*)"|([^,]+?))\s*(?:,|$)""")
 
 
 class InvalidFileError(Exception):
@@ -25,14 +23,12 @@ class InvalidFileError(Exception):
 class TaskMetadata:
     """The content of ``task.xml``."""
 
-    kind: str
-    kind_name: str
-    procedure: str = ""
-    data_id: int = 0
-    target: str = ""
-    splits_url: str = ""
-    n_repeats: int | None = None
-    n_folds: int | None = None
+    procedure: str
+    data_id: int
+    target: str
+    splits_url: str
+    n_repeats: int | None
+    n_folds: int | None
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,6 @@ class DatasetMetadata:
     parquet_url: str | None
     md5: str | None
     target: str | None
-    status: str
     ignored: list[str]
 
 
@@ -70,9 +65,9 @@ def parse_xml(content: bytes, name: str) -> ElementTree.Element:
     'a'
     >>> parse_xml(b"<html></html>", "task")
     Traceback (most recent call last):
-    mixupe_sklearn.datasets._openml.metadata.InvalidFileError: an HTML page instead of a file
+    mixupe_sklearn.datasets._openml.metadata.InvalidFileError: an XML file of <html>, but expected \
+<task>
     """
-    refuse_html(content)
     try:
         root = defusedxml.ElementTree.fromstring(content, forbid_dtd=True)
     except (ElementTree.ParseError, LookupError) as error:  # or an unknown encoding
@@ -83,13 +78,6 @@ def parse_xml(content: bytes, name: str) -> ElementTree.Element:
     if found != name:
         raise InvalidFileError(f"an XML file of <{found}>, but expected <{name}>")
     return root
-
-
-def refuse_html(content: bytes) -> None:
-    """Refuse an HTML page, which servers under maintenance send instead of a file."""
-    start = content[:200].lstrip(b"\xef\xbb\xbf \r\n\t").lower()
-    if start.startswith((b"<!doctype html", b"<html")):
-        raise InvalidFileError("an HTML page instead of a file")
 
 
 def child_text(node: ElementTree.Element, path: str) -> str | None:
@@ -116,13 +104,14 @@ def _check_id(node: ElementTree.Element, path: str, expected: int) -> None:
 
 
 def read_task(content: bytes, task_id: int) -> TaskMetadata:
-    """Parse ``task.xml``. Unsupported kinds and procedures are returned by name only."""
+    """Parse ``task.xml``. Raises a ``ValueError`` for unsupported kinds and procedures."""
     root = parse_xml(content, "task")
     _check_id(root, "task_id", task_id)
-    kind = _required(root, "task_type_id")
-    kind_name = child_text(root, "task_type") or kind
-    if kind != CLASSIFICATION:
-        return TaskMetadata(kind, kind_name)
+    if _required(root, "task_type_id") != CLASSIFICATION:
+        raise ValueError(
+            f"Got task_id={task_id}, which is a task of {child_text(root, 'task_type')!r}, but "
+            f"expected one of 'Supervised Classification'."
+        )
     inputs = {node.get("name"): node for node in root.findall("{*}input")}
     if missing := {"source_data", "estimation_procedure"} - set(inputs):
         raise InvalidFileError(f"it has no <input> named {min(missing)}")
@@ -135,13 +124,15 @@ def read_task(content: bytes, task_id: int) -> TaskMetadata:
     if (parameters.get("number_samples") or 1) > 1:
         procedure = f"{procedure} with samples"
     if procedure and procedure not in PROCEDURES:
-        return TaskMetadata(kind, kind_name, procedure)
+        raise ValueError(
+            f"Got task_id={task_id}, whose rows are split by {procedure!r}, but expected "
+            f"training and test rows: choose a task with a cross-validation or a holdout, or load "
+            f"its dataset by load_dataset."
+        )
     data_id = _required(data, "data_set/data_set_id")
     if not INTEGER.fullmatch(data_id):
         raise InvalidFileError(f"its dataset has the id {data_id!r}")
     return TaskMetadata(
-        kind=kind,
-        kind_name=kind_name,
         procedure=procedure,
         data_id=int(data_id),
         target=_required(data, "data_set/target_feature"),
@@ -167,7 +158,6 @@ def read_description(content: bytes, data_id: int) -> DatasetMetadata:
         parquet_url=child_text(root, "parquet_url"),
         md5=child_text(root, "md5_checksum"),
         target=child_text(root, "default_target_attribute") or None,
-        status=child_text(root, "status") or "",
         ignored=ignored,
     )
 
@@ -177,12 +167,10 @@ def split_names(text: str, columns: Collection[str]) -> list[str]:
 
     Examples
     --------
-    >>> split_names("size, 'a, b'", ["size", "a, b"]), split_names("a, b", ["size", "a, b"])
-    (['size', 'a, b'], ['a, b'])
+    >>> split_names("size, 'a'", ["size", "a"]), split_names("a, b", ["size", "a, b"])
+    (['size', 'a'], ['a, b'])
     """
-    if text in columns:
-        return [text]
-    return ["".join(found) for found in NAME.findall(text)]
+    return [text] if text in columns else [name.strip(" '\"") for name in text.split(",")]
 
 
 def read_features(content: bytes) -> FeaturesMetadata:
