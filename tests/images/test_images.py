@@ -292,10 +292,6 @@ def test_tensors_have_channels_first_if_possible(shape, expected):
             [GREYS[0], np.zeros(4)],
             "Got X[1] of shape (4,), but expected an image (h, w), (h, w, c) or (c, h, w).",
         ),
-        (
-            [[[1, 2], [3]], [[1, 2], [3, 4]]],
-            "Got X[0] with rows of unequal lengths, but expected an image (h, w)",
-        ),
         (Image.fromarray(GREYS[0]), "Got X of type Image, but expected arrays, a list of images"),
         (7, "Got X of type int, but expected arrays, a list of images or of files, a folder"),
         (
@@ -316,7 +312,7 @@ def test_tensors_have_channels_first_if_possible(shape, expected):
         ),
         (np.full((2, 4, 4), "a"), "Got X of type <U1, but expected real numbers."),
     ],
-    ids=range(23),
+    ids=range(22),
 )
 def test_invalid_images_are_refused(X, message):
     with pytest.raises((ValueError, TypeError)) as caught:
@@ -627,7 +623,9 @@ def test_images_without_pixels_and_pairs_are_refused():
 
 
 def test_a_path_that_is_not_a_folder_is_refused(folder, paths):
-    with pytest.raises(FileNotFoundError, match="Got X='', but expected the path of a folder, or"):
+    with pytest.raises(
+        FileNotFoundError, match="Got X='', but expected an existing folder, or a list"
+    ):
         read_images("")
     with pytest.raises(
         FileNotFoundError,
