@@ -172,7 +172,7 @@ def test_a_clone_keeps_the_bins_of_the_training_rows(iris):
     )
     fitted = clone(classifier).fit(X, y)
     n_epochs = fitted.n_iter_
-    assert fitted.fit(X, y).n_iter_ == 2 * n_epochs  # it goes on: its module is the same
+    assert fitted.fit(X, y).n_iter_ == 2 * n_epochs  # it continues: its module is the same
 
 
 def test_the_directional_penalty_works_with_embeddings(iris):

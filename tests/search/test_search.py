@@ -150,7 +150,7 @@ def test_the_validation_score_of_each_epoch_is_reported(rows, vectorize, is_pipe
         shorter = clone(estimator).set_params(**{name.replace("alpha", "max_epochs"): n_epochs})
         theirs = GridSearchCV(shorter, {name: [0.1]}, cv=2).fit(*rows).cv_results_
         scores = [theirs[f"split{fold}_test_score"][0] for fold in (0, 1)]
-        # The second fold goes on from the first: its epochs count on, and the value is the mean.
+        # Epochs of the second fold are later steps, and their value is the mean of both folds.
         assert trial.intermediate_values[n_epochs] == pytest.approx(scores[0])
         mean = np.mean([split[0], scores[1]])
         assert trial.intermediate_values[4 + n_epochs] == pytest.approx(mean)
