@@ -21,13 +21,7 @@ from sklearn.utils.validation import _check_method_params
 
 from mixupe_sklearn._estimators.fit_monitor import FitTasks, with_callbacks
 from mixupe_sklearn._search.fingerprint import fingerprint
-from mixupe_sklearn._search.job import (
-    Job,
-    draw_seeds,
-    make_job,
-    resolve_space,
-    warn_about_missing_classes,
-)
+from mixupe_sklearn._search.job import Job, draw_seeds, make_job, resolve_space
 from mixupe_sklearn._search.plots import plot_search
 from mixupe_sklearn._search.progress import progress_bar
 from mixupe_sklearn._search.results import (
@@ -248,7 +242,6 @@ class MixupESearchCV(BaseSearchCV):
             seeds=draw_seeds(self.estimator, space, self.n_repeats, self.random_state),
             error_score=self.error_score,
         )
-        warn_about_missing_classes(self.estimator, y, folds)
         task, trials = self._run(task, space)
         self.n_splits_ = task.n_fits
         self._collect(trials, space, metric)

@@ -22,7 +22,7 @@ CHANNELS = (1, 3, 4)
 TOLERANCE = 1e-5
 # Number of images that are resized at once.
 CHUNK = 256
-LARGER = {"u2": "i4", "u4": "i8", "u8": "i8", "f16": "f8"}
+LARGER = {"u2": "i4", "u4": "i8", "u8": "i8"}
 ADVICE = "give value_range=(low, high) if they have another range"
 # Users may have normalised their images, or may pass spectrograms.
 NORMALISED = ", leave normalising to fit, and use MixupESpeechClassifier for spectrograms"
@@ -34,46 +34,38 @@ Range = tuple[float, float]
 Where = Callable[[int], str]
 
 
-def check_image_size(image_size: Any) -> None:
-    """Raise an error unless a size is None or (height, width).
+def check_pairs(image_size: Any, value_range: Any) -> None:
+    """Raise an error unless a size is None or (height, width), and a range None or (low, high).
 
     Examples
     --------
-    >>> check_image_size(32)
+    >>> check_pairs(32, None)
     Traceback (most recent call last):
         ...
     ValueError: Got image_size=32, but expected None or two integers >= 1: (height, width).
-    """
-    if image_size is None:
-        return
-    if isinstance(image_size, (tuple, list)) and len(image_size) == 2:
-        is_valid = [isinstance(side, Integral) and int(side) >= 1 for side in image_size]
-        if all(is_valid):
-            return
-    raise ValueError(
-        f"Got image_size={image_size!r}, but expected None or two integers >= 1: (height, width)."
-    )
-
-
-def check_value_range(value_range: Any) -> None:
-    """Raise an error unless a range is None or (low, high).
-
-    Examples
-    --------
-    >>> check_value_range((1, 0))
+    >>> check_pairs(None, (1, 0))
     Traceback (most recent call last):
         ...
     ValueError: Got value_range=(1, 0), but expected None or two finite numbers: (low, high).
     """
-    if value_range is None:
-        return
-    if isinstance(value_range, (tuple, list)) and len(value_range) == 2:
-        is_valid = [isinstance(end, Real) and math.isfinite(end) for end in value_range]
-        if all(is_valid) and value_range[0] < value_range[1]:
-            return
-    raise ValueError(
-        f"Got value_range={value_range!r}, but expected None or two finite numbers: (low, high)."
-    )
+    size: Any = image_size if _is_pair(image_size) else ()
+    is_size = size and all(isinstance(side, Integral) and int(side) >= 1 for side in size)
+    if image_size is not None and not is_size:
+        raise ValueError(
+            f"Got image_size={image_size!r}, but expected None or two integers >= 1: "
+            f"(height, width)."
+        )
+    ends: Any = value_range if _is_pair(value_range) else ()
+    is_finite = ends and all(isinstance(end, Real) and math.isfinite(end) for end in ends)
+    if value_range is not None and not (is_finite and ends[0] < ends[1]):
+        raise ValueError(
+            f"Got value_range={value_range!r}, but expected None or two finite numbers: "
+            f"(low, high)."
+        )
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and len(value) == 2
 
 
 def as_tensor(data: Any, name: str) -> Tensor:
@@ -128,19 +120,14 @@ def channels_first(images: Tensor, name: str, *, is_torch: bool, is_single: bool
         return images
     if last and not first:
         return images.movedim(3, 1)
-    shape, axes = _shapes(images, is_single)
+    shape, axes = tuple(images.shape), "(n, h, w, c) or (n, c, h, w)"
+    if is_single:
+        shape, axes = shape[1:], "(h, w, c) or (c, h, w)"
     problem = "two axes" if first else "no axis"
     raise ValueError(
         f"Got {name} of shape {shape} with {problem} of 1, 3 or 4 channels, but expected {axes}; "
         f"torch tensors may have any number of channels below h and w, channels first."
     )
-
-
-def _shapes(images: Tensor, is_single: bool) -> tuple[tuple[int, ...], str]:
-    """The shape that the user passed, and the shapes that are allowed."""
-    if is_single:
-        return tuple(images.shape[1:]), "(h, w, c) or (c, h, w)"
-    return tuple(images.shape), "(n, h, w, c) or (n, c, h, w)"
 
 
 def _check_axes(images: Tensor, name: str) -> None:
@@ -200,13 +187,9 @@ def find_range(images: list[Tensor], name: str, where: Where) -> Range | None:
     # A maximum of 1.3 is not a dark image of 0 to 255: the values were transformed.
     if low >= -TOLERANCE and 2 < high <= 255 * (1 + TOLERANCE):
         return 0.0, 255.0
-    assumed, reason = ("255", "some are") if high > 1 + TOLERANCE else ("1", "none is")
-    span = f"0 to {assumed} was assumed, since {reason} above 1"
-    if low >= -TOLERANCE and high <= 2:
-        span = "for 0 to 255, none is above 2"
     raise ValueError(
         f"Got {name} with floats from {low:.6g} to {high:.6g}, but expected them within 0 to 1, or "
-        f"within 0 to 255 ({span}); {ADVICE}{NORMALISED if low < -TOLERANCE else ''}."
+        f"within 0 to 255 with some above 2; {ADVICE}{NORMALISED if low < -TOLERANCE else ''}."
     )
 
 
@@ -330,9 +313,5 @@ def resize(images: Tensor, image_size: tuple[int, int] | None) -> Tensor:
     """
     if image_size is None or tuple(images.shape[2:]) == tuple(image_size):
         return images
-    size = [int(side) for side in image_size]
-    parts = [
-        functional.interpolate(part, size, mode="bilinear", antialias=True)
-        for part in images.split(CHUNK)
-    ]
-    return torch.cat(parts)
+    how: dict[str, Any] = {"size": list(image_size), "mode": "bilinear", "antialias": True}
+    return torch.cat([functional.interpolate(part, **how) for part in images.split(CHUNK)])

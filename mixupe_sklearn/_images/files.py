@@ -116,12 +116,6 @@ def read_file(path: str | os.PathLike, n_channels: int | None = None) -> np.ndar
         return to_array(image, f"file {os.fspath(path)!r}", n_channels)
 
 
-def has_colour(path: str | os.PathLike) -> bool:
-    """Whether an image file has colours. Only its header is read."""
-    with _opened(path) as image:
-        return is_colour(image)
-
-
 def _opened(path: str | os.PathLike) -> Any:
     where = f"file {os.fspath(path)!r}"
     image_module = import_pillow()
@@ -129,8 +123,8 @@ def _opened(path: str | os.PathLike) -> Any:
         return image_module.open(path)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"Got {where}, but expected an existing file.") from error
-    except PermissionError as error:
-        raise PermissionError(f"Got {where}, but expected a readable file.") from error
+    except PermissionError:
+        raise
     except (*_DAMAGED, image_module.DecompressionBombError) as error:
         raise ValueError(_damaged(where, error)) from error
 
@@ -181,8 +175,12 @@ class ImageFiles(Dataset):
         self._paths = np.array([os.fsencode(path) for path in paths])
         self.image_size = image_size
         if n_channels is None:
-            # Usually the first file has colours. Only grey datasets are read to the end.
-            n_channels = 3 if any(has_colour(path) for path in paths) else 1
+            n_channels = 1
+            for path in paths:  # usually the first file has colours; only headers are read
+                with _opened(path) as image:
+                    if is_colour(image):
+                        n_channels = 3
+                        break
         self.n_channels = n_channels
         size = image_size or read_file(self.path(0), n_channels).shape[:2]
         self.shape = (len(self._paths), n_channels, int(size[0]), int(size[1]))
@@ -285,9 +283,7 @@ def _checked(folder: str | os.PathLike, name: str) -> Path:
     if path.is_dir() and os.fspath(folder):  # Path("") is the current folder
         return path
     got = f"Got {name}={os.fspath(folder)!r}"
-    if not os.fspath(folder):
-        raise FileNotFoundError(f"{got}, but expected the path of a folder, or a list of files.")
-    if path.exists():
+    if path.is_file():
         raise NotADirectoryError(f"{got}, a file, but expected a folder, or a list of files.")
     raise FileNotFoundError(
         f"{got}, but expected an existing folder, or a list of files; the current folder is "

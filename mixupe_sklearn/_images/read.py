@@ -18,19 +18,12 @@ from mixupe_sklearn._images.arrays import (
     as_tensor,
     channels_first,
     check_clear,
-    check_image_size,
-    check_value_range,
+    check_pairs,
     find_range,
     resize,
     to_unit,
 )
-from mixupe_sklearn._images.files import (
-    ImageFiles,
-    is_colour,
-    is_image,
-    list_folder,
-    list_images,
-)
+from mixupe_sklearn._images.files import ImageFiles, is_colour, is_image, list_folder, list_images
 from mixupe_sklearn._images.torch_datasets import (
     CHUNK,
     DatasetImages,
@@ -82,7 +75,6 @@ class _Reading:
     is_after_bytes: bool
     n_channels: int | None
     labelled: bool
-    n_classes: int
     n_workers: int
     name: str
 
@@ -151,22 +143,31 @@ def read_images(
     >>> read_images(np.full((1, 2, 2), 51.0)).data.max()
     tensor(0.2000)
     """
-    check_image_size(image_size)
-    check_value_range(value_range)
+    check_pairs(image_size, value_range)
     if value_range is not None:
         value_range = (float(value_range[0]), float(value_range[1]))
-    floats = (None if float_range == "new" else float_range, float_range is None)
-    labels = (labelled, n_classes)
-    reading = _Reading(image_size, value_range, *floats, n_channels, *labels, n_workers, name)
+    reading = _Reading(
+        image_size=image_size,
+        value_range=value_range,
+        float_range=None if float_range == "new" else float_range,
+        is_after_bytes=float_range is None,
+        n_channels=n_channels,
+        labelled=labelled,
+        n_workers=n_workers,
+        name=name,
+    )
     if isinstance(X, (str, os.PathLike)):
-        return _read_folder(X, reading)
+        if labelled:
+            return _read_files(*list_folder(X, name, n_classes), reading)
+        return _read_files(list_images(X, name), None, reading)
     if isinstance(X, Dataset):
         return _read_dataset(X, reading)
     X = _plain(X)
     if isinstance(X, list):
         return _read_list(X, reading)
     if isinstance(X, (np.ndarray, Tensor)):
-        return _read_array(X, reading)
+        images = channels_first(as_tensor(X, name), name, is_torch=isinstance(X, Tensor))
+        return _finish([images], reading, [value_range])
     raise TypeError(f"Got {name} of type {type(X).__name__}, but expected {KINDS}.")
 
 
@@ -178,18 +179,9 @@ def _plain(X: Any) -> Any:
         return X.tolist()
     if not isinstance(X, (list, tuple)):
         return X
-    if len(X) and isinstance(X[0], (list, tuple, Real)):
-        try:
-            return np.asarray(X)
-        except ValueError:
-            pass  # of unequal lengths: a later error names the item
+    if len(X) and isinstance(X[0], (list, Real)):
+        return np.asarray(X)
     return list(X)
-
-
-def _read_array(X: np.ndarray | Tensor, reading: _Reading) -> ImageData:
-    is_torch = isinstance(X, Tensor)
-    images = channels_first(as_tensor(X, reading.name), reading.name, is_torch=is_torch)
-    return _finish([images], reading, [reading.value_range])
 
 
 def _finish(parts: list[Tensor], reading: _Reading, ranges: list[Range | None]) -> ImageData:
@@ -208,8 +200,8 @@ def _finish(parts: list[Tensor], reading: _Reading, ranges: list[Range | None]) 
         span = float_range if part.is_floating_point() else own
         image = to_unit(part, reading.names(number), span, reading.range_source)
         ready.append(resize(image, reading.image_size))
-        where, where_first = reading.names()(number), reading.names()(0)
-        check_alike(ready[number][0], ready[0][0], where, where_first)
+        name = reading.names()
+        check_alike(ready[number][0], ready[0][0], name(number), name(0))
     return ImageData(ready[0] if len(ready) == 1 else torch.cat(ready), None, float_range)
 
 
@@ -225,12 +217,6 @@ def _read_list(X: list, reading: _Reading) -> ImageData:
     # PIL images always have bytes from 0 to 255.
     ranges = [None if is_image(item) else reading.value_range for item in X]
     return _finish(parts, reading, ranges)
-
-
-def _read_folder(X: str | os.PathLike, reading: _Reading) -> ImageData:
-    if reading.labelled:
-        return _read_files(*list_folder(X, reading.name, reading.n_classes), reading)
-    return _read_files(list_images(X, reading.name), None, reading)
 
 
 def _read_files(paths: Sequence, labels: np.ndarray | None, reading: _Reading) -> ImageData:
@@ -262,10 +248,14 @@ def _read_dataset(X: Dataset, reading: _Reading) -> ImageData:
         raise ValueError(f"Got {reading.name} without any image, but expected some.")
     float_range = reading.value_range or reading.float_range or (0.0, 1.0)
     images = DatasetImages(
-        X, reading.image_size, reading.value_range, float_range, reading.n_channels, reading.name
+        X,
+        reading.image_size,
+        reading.value_range,
+        float_range,
+        reading.n_channels,
+        reading.name,
+        reading.range_source or ", the range for floats of a Dataset",
     )
-    if reading.float_range is not None and reading.value_range is None:
-        images.range_source = ", as in fit"
     labels = find_labels(X, reading.n_workers, reading.name) if reading.labelled else None
     return ImageData(images, labels, float_range if images.dtype == torch.float32 else None)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
 from mixupe_sklearn._data.dataloader import Loader
-from mixupe_sklearn._images.arrays import AS_GIVEN, Range, one_image, resize, to_unit
+from mixupe_sklearn._images.arrays import Range, one_image, resize, to_unit
 from mixupe_sklearn._images.files import check_size, is_image, to_array
 
 # Number of images in a batch.
@@ -36,29 +36,17 @@ def read_item(item: Any, where: str, n_channels: int | None) -> Tensor:
         if 0 in item.size:
             raise ValueError(f"Got {where} of size {item.size[::-1]}, but expected some pixels.")
         return torch.from_numpy(to_array(item, where, n_channels)).permute(2, 0, 1)[None]
-    if isinstance(item, (list, tuple)):
-        if len(item) == 2 and (is_image(item[0]) or getattr(item[0], "ndim", 0) > 1):
-            raise ValueError(
-                f"Got {where}, a pair, but expected an image alone; give labels in y, or a torch "
-                f"Dataset of pairs."
-            )
-        item = _from_lists(item, where)
+    if isinstance(item, (list, tuple)) and len(item) == 2:
+        raise ValueError(
+            f"Got {where}, a pair, but expected an image alone; give labels in y, or a torch "
+            f"Dataset of pairs."
+        )
     if not isinstance(item, (np.ndarray, Tensor)):
         raise TypeError(
             f"Got {where} of type {type(item).__name__}, but expected a PIL image or an "
             f"array; a list of paths may hold nothing else."
         )
     return one_image(item, where)
-
-
-def _from_lists(item: Any, where: str) -> np.ndarray:
-    try:
-        return np.asarray(item)
-    except ValueError as error:
-        raise ValueError(
-            f"Got {where} with rows of unequal lengths, but expected an image (h, w), (h, w, c) "
-            f"or (c, h, w)."
-        ) from error
 
 
 def check_alike(image: Tensor, first: Tensor, where: str, where_first: str) -> None:
@@ -73,9 +61,10 @@ def check_alike(image: Tensor, first: Tensor, where: str, where_first: str) -> N
     ValueError: Got X[4] with 1 channel, but expected 3 as X[0] has; make all grey or all RGB.
     """
     if len(image) != len(first):
+        channels = "1 channel" if len(image) == 1 else f"{len(image)} channels"
         raise ValueError(
-            f"Got {where} with {_channels(image)}, but expected {len(first)} as {where_first} has; "
-            f"make all grey or all RGB."
+            f"Got {where} with {channels}, but expected {len(first)} as {where_first} has; make "
+            f"all grey or all RGB."
         )
     check_size(image, (1, *first.shape), where, where_first)
     if image.dtype != first.dtype:
@@ -83,10 +72,6 @@ def check_alike(image: Tensor, first: Tensor, where: str, where_first: str) -> N
             f"Got {where} of {image.dtype}, but expected {first.dtype} as {where_first} has; make "
             f"all of one type."
         )
-
-
-def _channels(image: Tensor) -> str:
-    return f"{len(image)} channel{'s' if len(image) > 1 else ''}"
 
 
 class DatasetImages(Dataset):
@@ -98,8 +83,8 @@ class DatasetImages(Dataset):
         Its items are images, or tuples that begin with one.
     image_size, value_range, float_range, n_channels, name
         As in ``read_images``.
-    range_source : str
-        Where the range of floats comes from if ``value_range`` is None, for messages.
+    range_source : str, default=""
+        Where the range of values comes from, for messages.
 
     Attributes
     ----------
@@ -126,7 +111,7 @@ class DatasetImages(Dataset):
         float_range: Range = (0.0, 1.0),
         n_channels: int | None = None,
         name: str = "X",
-        range_source: str = ", the range for floats of a Dataset",
+        range_source: str = "",
     ):
         self.dataset = dataset
         self.image_size = image_size
@@ -134,7 +119,7 @@ class DatasetImages(Dataset):
         self.float_range = float_range
         self.n_channels = n_channels
         self.name = name
-        self.range_source = range_source if value_range is None else AS_GIVEN
+        self.range_source = range_source
         item = _image_of(dataset[0])
         first = self._ready(item, 0)
         if is_image(item):
@@ -206,19 +191,14 @@ def find_labels(dataset: Any, n_workers: int = 0, name: str = "X") -> np.ndarray
         raise ValueError(
             f"Got {name}[{without}] without a label, but expected one, as {name}[0] has."
         )
-    return _as_array(labels, name)
-
-
-def _as_array(labels: list, name: str) -> np.ndarray:
-    try:
-        return np.asarray(labels)
-    except ValueError as error:  # of unequal lengths
-        sizes = [np.size(label) for label in labels]
-        other = next((k for k, size in enumerate(sizes) if size != sizes[0]), 0)
+    sizes = [np.size(label) for label in labels]
+    other = next((number for number, size in enumerate(sizes) if size != sizes[0]), None)
+    if other is not None:
         raise ValueError(
             f"Got {name}[{other}] with {sizes[other]} labels, but expected {sizes[0]} as {name}[0] "
             f"has; multi-label items need a zero or a one for every label."
-        ) from error
+        )
+    return np.asarray(labels)
 
 
 def _stored_labels(dataset: Any) -> np.ndarray | None:

@@ -61,7 +61,20 @@ def _fit_and_score(
     X_train, y_train = task.rows(train)
     X_test, y_test = task.rows(test, train)
     score_params = task.params_of(task.score_params, test)
-    on_epoch = EpochReporter(task, record, model, (X_test, y_test, score_params))
+    epoch, X_through = 0, X_test
+
+    def on_epoch(core: Any) -> bool:
+        """Score the network on the validation samples, report it, and return whether it stops."""
+        nonlocal epoch, X_through
+        if epoch == 0 and not task.is_own_scorer:  # the earlier steps are fitted by now
+            X_through = transform_by_pipeline(model, X_test)
+        epoch += 1
+        # A user's own scorer gets the whole pipeline.
+        scored = model if task.is_own_scorer else core
+        score = task.value_of(task.score(scored, X_through, y_test, score_params))
+        record.prune_if(record.reporter.after_epoch(record.values, epoch, [score]))
+        return not record.is_open
+
     if isinstance(core, BaseMixupE):
         core._keeps_interrupted = False
         core._epoch_hook = on_epoch if record.reporter.is_by_epoch else None
@@ -79,49 +92,13 @@ def _fit_and_score(
         record.add(scores, middle - start, time.perf_counter() - middle)
 
 
-class EpochReporter:
-    """Scores a network on the validation samples after each epoch, and reports to the pruner.
-
-    The earlier steps of a pipeline are fitted when the first epoch ends. The validation samples
-    are transformed once; a user's own scorer gets the whole pipeline in each epoch.
-    """
-
-    def __init__(
-        self, task: Task, record: TrialResult, model: Any, validation: tuple[Any, Any, dict]
-    ):
-        self.task = task
-        self.record = record
-        self.model = model
-        self.X, self.y, self.score_params = validation
-        self.epoch = 0
-
-    def __call__(self, core: Any) -> bool:
-        """Report an epoch; return whether training stops."""
-        scored = core
-        if self.task.is_own_scorer:
-            scored = self.model
-        elif self.epoch == 0:
-            self.X = transform_by_pipeline(self.model, self.X)
-        self.epoch += 1
-        scores = self.task.score(scored, self.X, self.y, self.score_params)
-        score = self.task.value_of(scores)
-        finished = self.record.values
-        self.record.prune_if(self.record.reporter.after_epoch(finished, self.epoch, [score]))
-        return not self.record.is_open
-
-
 def transform_by_pipeline(model: Any, X: Any) -> Any:
     """Samples as the last step of a fitted pipeline receives them."""
     while isinstance(model, Pipeline):
-        X = _transform(model.steps[:-1], X)
+        # Step by step: a sliced pipeline raises if its last step has no fitted attributes.
+        for _, step in model.steps[:-1]:
+            X = X if step in (None, "passthrough") else step.transform(X)
         model = model.steps[-1][1]
-    return X
-
-
-def _transform(steps: Sequence[tuple[str, Any]], X: Any) -> Any:
-    # Step by step: a sliced pipeline raises if its last step has no fitted attributes.
-    for _, step in steps:
-        X = X if step in (None, "passthrough") else step.transform(X)
     return X
 
 
@@ -165,7 +142,9 @@ def evaluate_batched(task: Task, records: Sequence[TrialResult]) -> str | None:
             fold = _open_fold(task, train, test)
         except Exception as error:
             for record in running:
-                _fail_fold(task, record, error)
+                for _ in task.seeds:
+                    if record.is_open:
+                        record_failure(task, record, error)
             continue
         models = [[task.model(record.params, seed) for seed in task.seeds] for record in running]
         cores = [final_estimator(model)[1] for own in models for model in own]
@@ -180,21 +159,17 @@ def evaluate_batched(task: Task, records: Sequence[TrialResult]) -> str | None:
     return None
 
 
-def _fail_fold(task: Task, record: TrialResult, error: Exception) -> None:
-    for _ in task.seeds:
-        if record.is_open:
-            record_failure(task, record, error)
-
-
 def _open_fold(task: Task, train: Any, test: Any) -> _Fold:
     X_train, y_train = task.rows(train)
     X_test, y_test = task.rows(test, train)
-    steps, X_through = [], X_test
+    steps = []
     model = task.model({}, None)
     if isinstance(model, Pipeline) and len(model.steps) > 1:
         front = model[:-1]
         X_train = front.fit_transform(X_train, y_train)
-        steps, X_through = front.steps, _transform(front.steps, X_test)
+        steps = front.steps
+        model.steps = [*steps, model.steps[-1]]
+    X_through = transform_by_pipeline(model, X_test)
     if sparse.issparse(X_train) and math.prod(X_train.shape) <= DENSE_ENTRIES:
         X_train = X_train.toarray()
     weight = next(iter(task.params_of(task.fit_params, train).values()), None)
@@ -224,8 +199,7 @@ def _train_fold(
     fitted = iter(results)
     for record, own in zip(records, models, strict=True):
         for model in own:
-            result = next(fitted)
-            result = reporter.errors.get(id(record), result)
+            result = reporter.errors.get(id(record), next(fitted))
             _score_member(task, fold, record, model, result, seconds)
 
 

@@ -1,21 +1,21 @@
 """The job that the workers of a search share, made from the parameters of the search."""
 
 import math
-import os
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 
 from mixupe_sklearn._estimators.base import BaseMixupE
 from mixupe_sklearn._search.samplers import make_pruner, make_sampler
 from mixupe_sklearn._search.space import Space, check_names, named_space
 from mixupe_sklearn._search.trial import Task, final_estimator
+from mixupe_sklearn._training.config import n_epochs_for
 from mixupe_sklearn._utils.parameter_rules import Choice, check_rules
 from mixupe_sklearn._utils.warnings import warn_user
 
@@ -37,7 +37,6 @@ class Job:
     n_jobs: int
     deadline: float  # wall-clock time, which processes share
     vectorize: bool | str
-    n_threads: int | None
     n_epochs: int | None  # the longest training of a fit; None where no epochs are reported
     token: str  # identifies the trials of this search's workers
 
@@ -83,40 +82,33 @@ def _generator(random_state: Any) -> np.random.RandomState:
     return np.random.RandomState() if random_state is None else check_random_state(random_state)
 
 
-def longest_training(estimator: Any, space: Space) -> int | None:
-    """Maximum number of epochs of a fit in the space; None where no epochs are reported."""
-    prefix, core = final_estimator(estimator)
+def longest_training(task: Task, space: Space) -> int | None:
+    """Upper bound of the number of epochs of a fit; None where no epochs are reported."""
+    prefix, core = final_estimator(task.estimator)
     if not isinstance(core, BaseMixupE):
         return None
-    kind: Any = space.distributions.get(f"{prefix}max_epochs")
-    if kind is None:
-        return core.max_epochs
-    return int(max(kind.choices) if hasattr(kind, "choices") else kind.high)
 
+    def largest(name: str, low: float) -> Any:
+        """The largest value of a parameter; the fit itself raises for invalid ones."""
+        kind: Any = space.distributions.get(prefix + name)
+        values = [getattr(core, name)] if kind is None else getattr(kind, "choices", None)
+        values = [kind.high] if values is None else values
+        return max((v for v in values if isinstance(v, Real) and float(v) >= low), default=low)
 
-def warn_about_missing_classes(estimator: Any, y: Any, folds: Sequence[Any]) -> None:
-    """Warn if a class is missing from the training samples of a fold."""
-    if not is_classifier(estimator) or np.ndim(y) != 1:
-        return
-    try:
-        labels, codes = np.unique(np.asarray(y), return_inverse=True)
-    except TypeError:  # labels of several types: the estimator raises its own error
-        return
-    for number, (train, _) in enumerate(folds):
-        missing = np.setdiff1d(np.arange(len(labels)), codes[train])
-        if len(missing):
-            warn_user(
-                f"The training part of cv fold {number} has no sample of class "
-                f"{labels[missing[0]]!s}, so its samples count as errors there; use fewer or "
-                f"stratified folds, or merge rare classes."
-            )
-            return
+    n_rows = min(len(train) for train, _ in task.folds)
+    if largest("early_stopping", False):
+        # One network holds out this fraction. An ensemble deals its samples into whole parts.
+        fraction = largest("validation_fraction", 0.0)
+        n_parts = max(2, round(1 / fraction)) if fraction else n_rows
+        n_rows = max(1, n_rows - max(round(fraction * n_rows), n_rows // n_parts))
+    lengths = (largest("max_epochs", 1), largest("min_steps", 0))
+    return n_epochs_for(*lengths, n_rows, largest("batch_size", 1))
 
 
 def make_job(search: Any, task: Task, space: Space, storage: Any, n_jobs: int) -> Job:
     """Make the job of a search from its parameters."""
     core = final_estimator(task.estimator)[1]
-    n_epochs = longest_training(task.estimator, space)
+    n_epochs = longest_training(task, space)
     pruner = make_pruner(search.pruner, space, n_epochs, task.n_fits)
     if n_epochs is None and search.pruner not in (None, "none", "wilcoxon"):
         warn_user(
@@ -138,7 +130,6 @@ def make_job(search: Any, task: Task, space: Space, storage: Any, n_jobs: int) -
         n_jobs=n_jobs,
         deadline=math.inf if search.timeout is None else time.time() + search.timeout,
         vectorize=search.vectorize,
-        n_threads=max(1, (os.cpu_count() or 1) // n_jobs) if n_jobs > 1 else None,
         n_epochs=n_epochs,
         token=uuid.uuid4().hex,
     )

@@ -9,10 +9,11 @@ from optuna.trial import FrozenTrial, TrialState
 
 from mixupe_sklearn._search.storage import quiet
 from mixupe_sklearn._search.study import live_trials
-from mixupe_sklearn._utils.plotting import plain_label
+from mixupe_sklearn._utils.plotting import FAINT, plain_label
 
 KINDS = ("map", "history", "importances")
-GOOD, FAINT = "#0b5394", "#b0b0b0"
+GOOD = "#0b5394"
+PRUNED = {"marker": "x", "s": 18, "color": FAINT, "label": "pruned"}
 
 
 def plot_search(search: Any, kind: str | Sequence[str] = KINDS, *, params: Any = None) -> Any:
@@ -60,7 +61,13 @@ def plot_search(search: Any, kind: str | Sequence[str] = KINDS, *, params: Any =
     complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
     if not complete:
         raise ValueError("Got a study without a complete trial, but expected at least one.")
-    figure = _new_figure(len(kinds))
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            "plot_search needs matplotlib: pip install mixupe-sklearn[search]."
+        ) from error
+    figure = Figure(figsize=(5.2 * len(kinds), 4.4), layout="constrained")
     for axes, name in zip(figure.subplots(1, len(kinds), squeeze=False)[0], kinds, strict=True):
         if name == "map":
             _draw_map(axes, trials, params)
@@ -69,16 +76,6 @@ def plot_search(search: Any, kind: str | Sequence[str] = KINDS, *, params: Any =
         else:
             _draw_importances(axes, study, complete)
     return figure
-
-
-def _new_figure(n_panels: int) -> Any:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            "plot_search needs matplotlib: pip install mixupe-sklearn[search]."
-        ) from error
-    return Figure(figsize=(5.2 * n_panels, 4.4), layout="constrained")
 
 
 def _short(name: str) -> str:
@@ -93,7 +90,6 @@ def _axes_of_map(trials: Sequence[FrozenTrial], params: Any) -> tuple[str, str]:
                 raise ValueError(
                     f"Got {name!r} among params, but expected two of {', '.join(map(repr, known))}."
                 )
-        for name in params:
             if not all(isinstance(trial.params.get(name), (int, float)) for trial in trials):
                 raise ValueError(f"Got {name!r} among params, but expected one of numbers only.")
         return tuple(params)
@@ -120,18 +116,12 @@ def _draw_map(axes: Any, trials: Sequence[FrozenTrial], params: Any) -> None:
         colours = _draw_cells(axes, x, y, score)
     else:
         colours = axes.scatter(x, y, c=score, s=46, cmap="viridis", edgecolor="white", zorder=3)
-        given_up = [trial for trial in trials if trial.state == TrialState.PRUNED]
-        axes.scatter(
-            [trial.params[x_name] for trial in given_up],
-            [trial.params[y_name] for trial in given_up],
-            marker="x",
-            s=18,
-            color=FAINT,
-            label="given up early",
-        )
+        pruned = [trial.params for trial in trials if trial.state == TrialState.PRUNED]
+        axes.scatter([p[x_name] for p in pruned], [p[y_name] for p in pruned], **PRUNED)
         best = int(score.argmax())
         axes.scatter(x[best], y[best], s=190, facecolor="none", edgecolor="crimson", label="best")
-        _use_log_scale(axes, trials, x_name, y_name)
+        _use_log_scale(axes.xaxis, trials, x_name)
+        _use_log_scale(axes.yaxis, trials, y_name)
         axes.legend(loc="best", fontsize=8, framealpha=0.8)
     axes.figure.colorbar(colours, ax=axes, label="mean validation score")
     axes.set(xlabel=_short(x_name), ylabel=_short(y_name))
@@ -165,13 +155,11 @@ def _draw_cells(axes: Any, x: np.ndarray, y: np.ndarray, score: np.ndarray) -> A
     return colours
 
 
-def _use_log_scale(axes: Any, trials: Sequence[FrozenTrial], x_name: str, y_name: str) -> None:
-    for name, which in ((x_name, "x"), (y_name, "y")):
-        kind = trials[0].distributions[name]
-        values = [trial.params[name] for trial in trials]
-        is_wide = min(values) > 0 and max(values) / min(values) > 30
-        if getattr(kind, "log", False) or is_wide:
-            (axes.set_xscale if which == "x" else axes.set_yscale)("log")
+def _use_log_scale(axis: Any, trials: Sequence[FrozenTrial], name: str) -> None:
+    values = [trial.params[name] for trial in trials]
+    is_wide = min(values) > 0 and max(values) / min(values) > 30
+    if getattr(trials[0].distributions[name], "log", False) or is_wide:
+        axis.axes.set(**{f"{axis.axis_name}scale": "log"})
 
 
 def _draw_history(axes: Any, trials: Sequence[FrozenTrial]) -> None:
@@ -181,14 +169,7 @@ def _draw_history(axes: Any, trials: Sequence[FrozenTrial]) -> None:
     is_complete = np.array([trial.state == TrialState.COMPLETE for trial in ordered])
     axes.scatter(numbers[is_complete], values[is_complete], s=22, color=GOOD, label="complete")
     if not is_complete.all():
-        axes.scatter(
-            numbers[~is_complete],
-            values[~is_complete],
-            marker="x",
-            s=18,
-            color=FAINT,
-            label="given up early",
-        )
+        axes.scatter(numbers[~is_complete], values[~is_complete], **PRUNED)
     best = np.maximum.accumulate(np.where(is_complete, values, -np.inf))
     shown = np.isfinite(best)
     axes.step(numbers[shown], best[shown], where="post", color="crimson", label="best so far")

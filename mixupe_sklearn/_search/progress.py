@@ -35,10 +35,10 @@ def _state_of(study: Any) -> tuple[int, dict[str, Any]]:
     trials = [trial for trial in live_trials(study) if trial.state.is_finished()]
     values = [t.value for t in trials if t.state == TrialState.COMPLETE and t.value is not None]
     shown: dict[str, Any] = {"best": f"{max(values):.4f}"} if values else {}
-    for state in (TrialState.PRUNED, TrialState.FAIL):
+    for name, state in (("pruned", TrialState.PRUNED), ("failed", TrialState.FAIL)):
         count = sum(trial.state == state for trial in trials)
         if count:
-            shown["pruned" if state == TrialState.PRUNED else "failed"] = count
+            shown[name] = count
     return len(trials), shown
 
 

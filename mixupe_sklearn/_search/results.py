@@ -25,9 +25,8 @@ def error_of(trial: FrozenTrial) -> str | None:
     """The error of a failed trial, or None."""
     if trial.state != TrialState.FAIL:
         return None
-    return (
-        trial.user_attrs[ERROR][1] if has_own_note(trial, ERROR) else "Its worker died each time."
-    )
+    has_note = has_own_note(trial, ERROR)
+    return trial.user_attrs[ERROR][1] if has_note else "Its worker died each time."
 
 
 def why_no_result(study: Any, trials: Sequence[FrozenTrial], timeout: float | None) -> str:
@@ -79,28 +78,21 @@ def extra_columns(trials: Sequence[FrozenTrial]) -> dict[str, list[Any]]:
     }
 
 
+# Attributes of a trial besides its state and times.
+_PLAIN = ["values", "params", "distributions", "user_attrs", "system_attrs", "intermediate_values"]
+_TIMES = ["datetime_start", "datetime_complete"]
+
+
 def in_memory(study: Any) -> Any:
     """An in-memory copy of a study."""
-    with quiet():
-        copied = optuna.create_study(study_name=study.study_name, direction=study.direction)
-        copied.add_trials(study.get_trials(deepcopy=False))
-        for name, note in study.user_attrs.items():
-            copied.set_user_attr(name, note)
-    return copied
-
-
-# Attributes of a trial besides its state and times.
-_OF_TRIAL = (
-    *("values", "params", "distributions", "user_attrs", "system_attrs", "intermediate_values"),
-)
-_TIMES = ("datetime_start", "datetime_complete")
+    return study_of(plain_study(study))
 
 
 def plain_study(study: Any) -> dict[str, Any]:
     """A study as plain values and distributions; :func:`study_of` is the inverse."""
     trials = []
     for trial in study.get_trials(deepcopy=False):
-        plain = {name: getattr(trial, name) for name in _OF_TRIAL} | {"state": trial.state.name}
+        plain = {name: getattr(trial, name) for name in _PLAIN} | {"state": trial.state.name}
         times = ((name, getattr(trial, name)) for name in _TIMES)
         trials.append(plain | {name: time and time.isoformat() for name, time in times})
     return {
@@ -117,7 +109,7 @@ def study_of(plain: dict[str, Any]) -> Any:
         study = optuna.create_study(study_name=plain["name"], direction=plain["direction"].lower())
         for number, trial in enumerate(plain["trials"]):
             times = {name: trial[name] and datetime.fromisoformat(trial[name]) for name in _TIMES}
-            own = {name: trial[name] for name in _OF_TRIAL} | times
+            own = {name: trial[name] for name in _PLAIN} | times
             state = TrialState[trial["state"]]
             study.add_trial(FrozenTrial(number, state, value=None, trial_id=number, **own))
         for name, note in plain["user_attrs"].items():

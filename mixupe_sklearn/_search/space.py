@@ -7,11 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-)
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
 from mixupe_sklearn._utils.parameter_rules import is_same
 
@@ -96,8 +92,7 @@ class Space:
 
     def describe(self) -> dict[str, Any]:
         """The space as plain values, to be stored with a study."""
-        kinds = self.distributions.items()
-        return {name: str(kind) for name, kind in sorted(kinds)}
+        return {name: str(kind) for name, kind in sorted(self.distributions.items())}
 
 
 def _different(values: Sequence[Any]) -> list[Any]:
@@ -112,9 +107,9 @@ def _different(values: Sequence[Any]) -> list[Any]:
 
 def _are_plain(values: Sequence[Any]) -> bool:
     """Whether Optuna can distinguish the values: 1, 1.0 and True are equal, NaN is not."""
-    return all(isinstance(value, PLAIN) and value == value for value in values) and len(
-        set(values)
-    ) == len(values)
+    if not all(isinstance(value, PLAIN) and value == value for value in values):
+        return False
+    return len(set(values)) == len(values)
 
 
 def _name_of(value: Any, number: int) -> str:
@@ -179,18 +174,11 @@ def check_names(space: Mapping[str, Any], known: Collection[str]) -> None:
         raise ValueError("Got an empty space, but expected at least one parameter to search over.")
     for name in space:
         if name not in known:
+            # The step of a pipeline was forgotten, or a name is misspelled.
+            inner = [other for other in known if other.endswith(f"__{name}")]
+            alike = difflib.get_close_matches(str(name), list(known), cutoff=0.5)
+            closest = list(dict.fromkeys([*inner, *alike]))[:3] or sorted(known)[:3]
             raise ValueError(
                 f"Got the unknown parameter {name!r} in the space; the closest names are "
-                f"{', '.join(map(repr, _closest(name, known)))}."
+                f"{', '.join(map(repr, closest))}."
             )
-
-
-def _closest(name: Any, known: Collection[str], n: int = 3) -> list[str]:
-    """Names with this last part first (the step was forgotten), then similar spellings."""
-    inner = [other for other in known if other.endswith(f"__{name}")]
-    alike = difflib.get_close_matches(str(name), list(known), n=n, cutoff=0.5)
-    # Often only the last part of a long name is misspelled.
-    last = {other.split("__")[-1]: other for other in sorted(known)}
-    near = difflib.get_close_matches(str(name).split("__")[-1], list(last), n=n, cutoff=0.6)
-    found = dict.fromkeys([*inner, *alike, *(last[part] for part in near)])
-    return list(found)[:n] or sorted(known)[:n]

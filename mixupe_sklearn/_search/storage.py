@@ -51,7 +51,12 @@ def open_storage(storage: Any) -> Any:
     if storage is None or str(storage) in ("sqlite://", "sqlite:///:memory:"):
         return InMemoryStorage()
     if isinstance(storage, optuna.storages.BaseStorage):
-        return _checked(storage)
+        if not (isinstance(storage, InMemoryStorage) or has_heartbeat(storage)):
+            warn_user(
+                f"Got a {type(storage).__name__} without heartbeat_interval: a trial whose worker "
+                f"dies counts as running for ever; pass a file name or a database URL as storage."
+            )
+        return storage
     if not isinstance(storage, (str, pathlib.Path)) or not str(storage):
         raise ValueError(
             f"Got storage={storage!r}, but expected a file name, a database URL, an Optuna "
@@ -92,15 +97,6 @@ def _connect(url: str, options: dict[str, Any], is_last: bool = False) -> RDBSto
             raise
     time.sleep(1.0)  # two processes that create the tables at the same moment fail
     return _connect(url, options, is_last=True)
-
-
-def _checked(storage: Any) -> Any:
-    if not (isinstance(storage, InMemoryStorage) or has_heartbeat(storage)):
-        warn_user(
-            f"Got a {type(storage).__name__} without heartbeat_interval: a trial whose worker dies "
-            f"counts as running for ever; pass a file name or a database URL as storage."
-        )
-    return storage
 
 
 def _without_password(url: str) -> str:

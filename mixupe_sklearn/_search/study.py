@@ -84,23 +84,23 @@ def _check_identity(study: Any, identity: dict[str, Any]) -> None:
             continue
         raise ValueError(
             f"Got study_name={study.study_name!r}, which was created by a search with another "
-            f"{part}{_difference(theirs, mine)}; give another study_name or storage"
+            f"{part} ({_difference(theirs, mine)}); give another study_name or storage"
             + (" (a splitter that shuffles needs a random_state)." if part == "cv" else ".")
         )
 
 
 def _difference(theirs: Any, mine: Any) -> str:
-    if isinstance(theirs, dict) and isinstance(mine, dict):
-        names = [n for n in sorted({*theirs, *mine}) if theirs.get(n) != mine.get(n)]
-        here = [f"{n} is {theirs.get(n)!r} there and {mine.get(n)!r} here" for n in names[:2]]
-        return f" ({'; '.join(here)})"
-    return f" ({theirs!r} there, {mine!r} here)"
+    if not (isinstance(theirs, dict) and isinstance(mine, dict)):
+        return f"{theirs!r} there, {mine!r} here"
+    names = [n for n in sorted({*theirs, *mine}) if theirs.get(n) != mine.get(n)]
+    here = [f"{n} is {theirs.get(n)!r} there and {mine.get(n)!r} here" for n in names[:2]]
+    return "; ".join(here)
 
 
 def live_trials(study: Any) -> list[FrozenTrial]:
     """All trials except those that were run again and those beyond the requested number."""
     trials = study.get_trials(deepcopy=False)
-    retried = {number for t in trials for number in t.system_attrs.get("retry_history", [])}
+    retried = {number for t in trials for number in t.system_attrs.get(HISTORY, [])}
     return [t for t in trials if t.number not in retried and not has_own_note(t, SURPLUS)]
 
 

@@ -104,6 +104,8 @@ class PruningReporter:
 
     def after_epoch(self, finished: Sequence[float], epoch: int, scores: Sequence[float]) -> bool:
         """Whether to prune, by the scores of finished fits and of the running ones."""
+        if epoch > self.n_epochs:  # weights of zero leave fewer samples, and allow more epochs
+            return False
         step = len(finished) * self.n_epochs + epoch
         value = float(np.mean([*finished, *scores]))
         is_done = step + (len(scores) - 1) * self.n_epochs >= self.last_step

@@ -2,13 +2,11 @@
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import optuna
-import torch
 from optuna.samplers import GridSampler, RandomSampler
 from optuna.trial import Trial, TrialState
 
@@ -32,6 +30,8 @@ from mixupe_sklearn._search.trial import PruningReporter, TrialResult
 N_BATCHED, N_LEARNING = 10, 5
 # First and longest pause in seconds between two queries, while only other workers have trials.
 PAUSES = 0.02, 0.5
+# What a study stores of a trial's result.
+RESULT_FIELDS = ("scores", "fit_time", "score_time", "n_epochs")
 
 
 def work_in_process(job: Job, number: int) -> str | None:
@@ -56,31 +56,22 @@ def work(job: Job, study: Any) -> str | None:
     pause = PAUSES[0]
     # From here on by a clock that cannot be set.
     deadline = time.monotonic() + job.deadline - time.time()
-    with _threads(job.n_threads):
-        while time.monotonic() < deadline:
-            trials: list[Trial] = []
-            with heartbeats(job.storage, trials):
-                n_wanted = 1 if reason else _n_wanted(job, study)
-                _claim_some(job, study, trials, n_wanted, deadline)
-                reason = _run(job, study, trials, reason) if trials else reason
-            if not trials:
-                if not lost_trials.requeue():
+    while time.monotonic() < deadline:
+        trials: list[Trial] = []
+        with heartbeats(job.storage, trials):
+            n_wanted = 1 if reason else _n_wanted(job, study)
+            while len(trials) < n_wanted and time.monotonic() < deadline:
+                trial = claim(study, job.storage, job.space, job.n_trials, job.token)
+                if trial is None:
                     break
-                time.sleep(pause)  # other workers have trials, or have just requeued one
-                pause = min(2 * pause, PAUSES[1])
+                trials.append(trial)
+            reason = _run(job, study, trials, reason) if trials else reason
+        if not trials:
+            if not lost_trials.requeue():
+                break
+            time.sleep(pause)  # other workers have trials, or have just requeued one
+            pause = min(2 * pause, PAUSES[1])
     return reason
-
-
-@contextmanager
-def _threads(n_threads: int | None) -> Iterator[None]:
-    """Limit this process to its share of the cores, for estimators that set no limit."""
-    before = torch.get_num_threads()
-    if n_threads is not None:
-        torch.set_num_threads(n_threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _n_wanted(job: Job, study: Any) -> int:
@@ -93,18 +84,15 @@ def _n_wanted(job: Job, study: Any) -> int:
     return max(1, min(n_networks // len(job.task.seeds), share))
 
 
-def _claim_some(job: Job, study: Any, trials: list[Trial], n_wanted: int, deadline: float) -> None:
-    """Claim trials and append them to the list."""
-    while len(trials) < n_wanted and time.monotonic() < deadline:
-        trial = claim(study, job.storage, job.space, job.n_trials, job.token)
-        if trial is None:
-            break
-        trials.append(trial)
-
-
 def _run(job: Job, study: Any, trials: list[Trial], reason: str | None) -> str | None:
     """Evaluate claimed trials and report to the study; interrupted trials are queued again."""
-    records = [_open_result(job, trial) for trial in trials]
+    error_score = job.task.error_score
+    fill = np.nan if isinstance(error_score, str) else float(error_score)
+    records = []
+    for trial in trials:
+        reporter = PruningReporter(trial, job.pruner, n_epochs=job.n_epochs, n_fits=job.task.n_fits)
+        params = job.space.decode(trial.params)
+        records.append(TrialResult(params, job.task.metric, reporter, fill))
     unfinished = dict(enumerate(trials))
     try:
         if reason is None:
@@ -127,21 +115,9 @@ def _run(job: Job, study: Any, trials: list[Trial], reason: str | None) -> str |
     return reason
 
 
-def _open_result(job: Job, trial: Trial) -> TrialResult:
-    reporter = PruningReporter(trial, job.pruner, n_epochs=job.n_epochs, n_fits=job.task.n_fits)
-    error_score = job.task.error_score
-    fill = np.nan if isinstance(error_score, str) else float(error_score)
-    return TrialResult(job.space.decode(trial.params), job.task.metric, reporter, fill)
-
-
 def _tell(study: Any, trial: Trial, record: TrialResult) -> None:
     value = record.close()
-    result = {
-        "scores": record.scores,
-        "fit_time": record.fit_time,
-        "score_time": record.score_time,
-        "n_epochs": record.n_epochs,
-    }
+    result = {name: getattr(record, name) for name in RESULT_FIELDS}
     notes: dict[str, Any] = {RESULT: result}
     if record.error is not None:
         notes[ERROR] = [trial.number, record.error]

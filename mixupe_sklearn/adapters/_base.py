@@ -18,7 +18,7 @@ from mixupe_sklearn._estimators.targets import ClassTargets, check_missing_label
 from mixupe_sklearn._method.criterion import METHOD_RULES
 from mixupe_sklearn._method.forward import as_logits, run_stages, set_to_predict, stages_of
 from mixupe_sklearn._net.net import float_type
-from mixupe_sklearn._runtime.device import threads_for
+from mixupe_sklearn._runtime.device import multiplications, threads_for
 from mixupe_sklearn._training.config import BY_MEMBER, FIXED
 from mixupe_sklearn._utils.parameter_rules import check_rules
 
@@ -124,7 +124,8 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         proba : ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``.
         """
-        return self._predicted(X, lambda logits: self._by_class(self._mean(logits)))
+        check_is_fitted(self, "net_")
+        return self._proba(self._read(X, "X", is_new=False, labelled=False).data)
 
     def predict_log_proba(self, X):
         """Return the logarithm of ``predict_proba``.
@@ -155,7 +156,7 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         y : ndarray of shape (n_samples,) or (n_samples, n_labels)
             Predicted labels.
         """
-        proba = self.predict_proba(X)
+        proba = self.predict_proba(X)  # raises if nothing is fitted
         return self._labels.decode(proba)
 
     def score(self, X, y=None, sample_weight=None):
@@ -177,8 +178,8 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         """
         check_is_fitted(self, "net_")
         data, y = self._labelled(X, y)
-        proba = self._by_batches(data, lambda logits: self._by_class(self._mean(logits)))
-        return accuracy_score(to_numpy(y), self._labels.decode(proba), sample_weight=sample_weight)
+        predicted = self._labels.decode(self._proba(data))
+        return accuracy_score(to_numpy(y), predicted, sample_weight=sample_weight)
 
     def _labelled(self, X: Any, y: Any, *, is_new=False, suffix: str = "") -> tuple[Any, Any]:
         """The samples that were read, and their labels: the given ones, or those of the samples."""
@@ -211,6 +212,20 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
                 f"expected as many labels as samples."
             )
         check_missing_labels(y, f"y{suffix}")
+
+    def _run_once(self, module: Any, few: Any, problem: str, wanted: str) -> tuple[Tensor, int]:
+        """Logits of a new module for a few samples, and an estimate of its work."""
+        module.eval()
+        try:
+            with torch.no_grad():
+                logits = as_logits(module(few))
+                self._check_stages(module, few, logits)
+                return logits, multiplications(module, few)
+        except (RuntimeError, TypeError, AttributeError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise ValueError(
+                f"Got {problem} ({type(error).__name__}: {reason}), but expected {wanted}."
+            ) from error
 
     def _check_stages(self, module: Any, few: Any, logits: Tensor) -> None:
         """Raise an error if the ``stages`` of a module do not compute its forward."""
@@ -246,19 +261,15 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         y = y.to(dtype) if y.is_floating_point() else y
         return y, None if rows.weight is None else torch.as_tensor(rows.weight, dtype=dtype)
 
-    def _predicted(self, X, finish) -> Any:
-        """Read samples, and apply ``finish`` to their logits in batches."""
-        check_is_fitted(self, "net_")
-        return self._by_batches(self._read(X, "X", is_new=False, labelled=False).data, finish)
-
-    def _by_batches(self, data: Any, finish) -> Any:
+    def _proba(self, data: Any) -> np.ndarray:
+        """Probabilities of samples that were read, computed in batches."""
         data, net = self._validate_rows(data, reset=False), self.net_
         set_to_predict(net.module_)
         values = []
         with torch.inference_mode(), threads_for(net.module_, self._rows_at_once, None, net._work):
             for batch in self._in_batches(data):
                 logits = as_logits(net.infer(batch)).cpu().double()
-                values.append(finish(logits[None]))
+                values.append(self._by_class(self._mean(logits[None])))
         return np.concatenate(values)
 
     # Approximate batch size of predictions.

@@ -6,19 +6,19 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import Subset
 
 from mixupe_sklearn._data.dataloader import Loader
 from mixupe_sklearn._data.rows import Rows, Tensors, free_memory, on_device
 from mixupe_sklearn._distributed.net import DistributedNet
 from mixupe_sklearn._distributed.process_group import own_device, same_seed, trains_together
 from mixupe_sklearn._images.read import channel_statistics
-from mixupe_sklearn._method.forward import as_logits
 from mixupe_sklearn._net.build import first_rows
 from mixupe_sklearn._net.net import MixupENet, float_type
-from mixupe_sklearn._runtime.device import multiplications, resolve_device
+from mixupe_sklearn._runtime.device import resolve_device
 from mixupe_sklearn._utils.parameter_rules import Number, check_rules
 from mixupe_sklearn.adapters._base import AdapterClassifier
-from mixupe_sklearn.adapters._input_transform import FEW_CHANNELS, Part, Prepare, is_unsafe_last
+from mixupe_sklearn.adapters._input_transform import FEW_CHANNELS, Prepare, is_unsafe_last
 from mixupe_sklearn.modules import NAMED
 
 # Batch size of predictions: the activations are many times larger than the samples.
@@ -78,7 +78,9 @@ class ImageLikeClassifier(AdapterClassifier):
     def _select(self, X: Any, is_wanted: np.ndarray) -> Any:
         if isinstance(X, Tensor):
             return X[torch.from_numpy(is_wanted)]
-        return Part(X, np.flatnonzero(is_wanted))
+        part: Any = Subset(X, np.flatnonzero(is_wanted).tolist())
+        part.shape = (len(part), *X.shape[1:])
+        return part
 
     def _learn_inputs(self, train: Rows) -> None:
         self.X_mean_, self.X_std_ = channel_statistics(
@@ -97,19 +99,13 @@ class ImageLikeClassifier(AdapterClassifier):
         """Run a new module on two samples: its output width, and an estimate of its work."""
         self._equip(net)
         few = net._prepared(first_rows(train.X), training=False)
-        net.module_.eval()
-        try:
-            with torch.no_grad():
-                logits = as_logits(net.module_(few))
-                net._work = multiplications(net.module_, few)
-                self._check_stages(net.module_, few, logits)
-        except (RuntimeError, TypeError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise ValueError(
-                f"Got samples of shape {_by(self.shape_in_)} (channels, height, width), which the "
-                f"module cannot process ({type(error).__name__}: {reason}), but expected a "
-                f"module for this shape: larger samples, or other module_params."
-            ) from error
+        logits, net._work = self._run_once(
+            net.module_,
+            few,
+            f"samples of shape {_by(self.shape_in_)} (channels, height, width), which the module "
+            f"cannot process",
+            "a module for this shape: larger samples, or other module_params",
+        )
         return int(logits.shape[1])
 
     def _equip(self, net: Any) -> None:
@@ -119,7 +115,10 @@ class ImageLikeClassifier(AdapterClassifier):
             net.module_.to(memory_format=torch.channels_last)
         augment = self._make_augmentation()
         net._prepare = Prepare(self.X_mean_, self.X_std_, float_type(net), augment, is_last)
-        net._precision = torch.bfloat16 if self._is_low_precision(net) else None
+        is_low = self.amp
+        if is_low == "auto":  # on a CPU, bfloat16 took two to three times as long
+            is_low = torch.device(net.device).type == "cuda" and torch.cuda.is_bf16_supported()
+        net._precision = torch.bfloat16 if is_low else None
         net._n_workers = self.n_workers
 
     def _is_last(self, net: Any) -> bool:
@@ -137,12 +136,6 @@ class ImageLikeClassifier(AdapterClassifier):
                 f"False: torch may damage the memory of the process there."
             )
         return self.channels_last
-
-    def _is_low_precision(self, net: Any) -> bool:
-        if self.amp != "auto":
-            return self.amp
-        # On a CPU, bfloat16 took two to three times as long.
-        return torch.device(net.device).type == "cuda" and torch.cuda.is_bf16_supported()
 
     def _continue_training(self) -> None:
         super()._continue_training()

@@ -1,29 +1,11 @@
-"""The input transform of a network, and subsets of a Dataset."""
-
-from typing import Any
+"""The input transform of a network."""
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset
 
 # The block size of oneDNN's kernels (8 with AVX2, 16 with AVX-512).
 FEW_CHANNELS = 16
-
-
-class Part(Dataset):
-    """A subset of a Dataset with a ``shape``."""
-
-    def __init__(self, whole: Any, index: np.ndarray):
-        self.whole = whole
-        self.index = index
-        self.shape = (len(index), *whole.shape[1:])
-
-    def __len__(self) -> int:
-        return len(self.index)
-
-    def __getitem__(self, number: int) -> Tensor:
-        return self.whole[int(self.index[number])]
 
 
 class Prepare:
@@ -68,14 +50,12 @@ class Prepare:
         if not training or self.augment is None:
             return X
         changed = self.augment(X)
-        if not isinstance(changed, Tensor):
-            raise TypeError(
-                f"Got {type(changed).__name__} from augment, but expected a tensor of shape "
-                f"{tuple(X.shape)}, the shape of its input."
-            )
-        if changed.shape != X.shape:
+        if not isinstance(changed, Tensor) or changed.shape != X.shape:
+            found = f"type {type(changed).__name__}"
+            if isinstance(changed, Tensor):
+                found = f"shape {tuple(changed.shape)}"
             raise ValueError(
-                f"Got a batch of shape {tuple(changed.shape)} from augment, but expected "
+                f"Got a batch of {found} from augment, but expected a tensor of shape "
                 f"{tuple(X.shape)}, the shape of its input."
             )
         return changed

@@ -4,15 +4,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import torch
 
 from mixupe_sklearn._data.rows import Rows, Tensors
 from mixupe_sklearn._graphs.batching import GraphRows, Graphs
 from mixupe_sklearn._graphs.node_features import REPLACEMENTS, UNKNOWN, learn_inputs
 from mixupe_sklearn._graphs.read import read_graphs
-from mixupe_sklearn._method.forward import as_logits
 from mixupe_sklearn._net.net import MixupENet, float_type
-from mixupe_sklearn._runtime.device import multiplications
 from mixupe_sklearn._utils.parameter_rules import Choice, Kind, Rule, check_rules
 from mixupe_sklearn.adapters._base import AdapterClassifier, Samples
 from mixupe_sklearn.modules.gin import GIN
@@ -293,25 +290,19 @@ class MixupEGraphClassifier(AdapterClassifier):
                 )
         few = train.X.part(np.arange(min(2, len(train.X))))
         batch = self.inputs_.ready(few, float_type(net))[:].to(net.device)
-        module.eval()
-        try:
-            with torch.no_grad():
-                logits = as_logits(module(batch))
-                self._check_stages(module, batch, logits)
-                # Per node, which dominates.
-                work = multiplications(module, batch)
-        except (RuntimeError, TypeError, AttributeError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise ValueError(
-                f"Got a {type(module).__name__} that cannot take a torch_geometric Batch of "
-                f"{len(few)} graphs ({type(error).__name__}: {reason}), but expected 'encode' and "
-                f"forward to take one, with x, edge_index and batch."
-            ) from error
+        logits, work = self._run_once(
+            module,
+            batch,
+            f"a {type(module).__name__} that cannot take a torch_geometric Batch of {len(few)} "
+            f"graphs",
+            "'encode' and forward to take one, with x, edge_index and batch",
+        )
         if len(logits) != len(few):
             raise ValueError(
                 f"Got a {type(module).__name__} with {len(logits)} rows of logits for {len(few)} "
                 f"graphs, but expected one per graph: let 'encode' pool over the nodes of a graph."
             )
+        # Work is per node, which dominates.
         net._work = round(work * float(train.X.n_nodes.mean()))
         return int(logits.shape[1])
 

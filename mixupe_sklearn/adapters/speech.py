@@ -1,6 +1,5 @@
 """MixupESpeechClassifier: MixupE for short audio clips, such as spoken words."""
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -8,6 +7,7 @@ import torch
 
 from mixupe_sklearn._audio.spectrogram import Spectrogram
 from mixupe_sklearn._audio.waveforms import read_waveforms
+from mixupe_sklearn._images.arrays import as_tensor
 from mixupe_sklearn.adapters._base import Samples
 from mixupe_sklearn.adapters._image_like import ImageLikeClassifier
 
@@ -253,7 +253,8 @@ class MixupESpeechClassifier(ImageLikeClassifier):
             X, sampling_rate=self._rate, name=name, labelled=labelled, n_words=n_words
         )
         transformer = Spectrogram(sampling_rate=self._rate, cache=self.cache)
-        return Samples(_as_tensor(transformer.transform(audio))[:, None], audio.labels)
+        spectrograms = as_tensor(transformer.transform(audio), name)
+        return Samples(spectrograms[:, None], audio.labels)
 
 
 def _precomputed(X: Any, name: str) -> torch.Tensor | None:
@@ -268,26 +269,16 @@ def _precomputed(X: Any, name: str) -> torch.Tensor | None:
             f"spectrograms with a height and width above {CHANNELS}; take {first}, or average the "
             f"channels with X.mean({axis})."
         )
-    X = X.detach() if isinstance(X, torch.Tensor) else np.asarray(X)
-    is_dense = not isinstance(X, torch.Tensor) or X.layout is torch.strided
-    is_float = X.dtype.is_floating_point if isinstance(X, torch.Tensor) else X.dtype.kind == "f"
-    if not is_dense or not is_float:
-        kind = X.dtype if is_dense else X.layout
+    is_torch = isinstance(X, torch.Tensor)
+    tensor = as_tensor(X if is_torch else np.asarray(X), name)
+    if not tensor.is_floating_point():
         raise ValueError(
-            f"Got {name} of {kind} in {n_axes} dimensions, but expected spectrograms of real "
-            f"floats (the logarithm of magnitudes, not complex values), or waveforms in a list."
+            f"Got {name} of {tensor.dtype} in {n_axes} dimensions, but expected spectrograms of "
+            f"floats (the logarithm of magnitudes), or waveforms in a list."
         )
-    tensor = X if isinstance(X, torch.Tensor) else _as_tensor(X)
+    tensor = tensor if is_torch else tensor.float().contiguous()
     if not bool(torch.isfinite(tensor).all()):
         raise ValueError(
             f"Got {name} with values that are NaN or infinite, but expected finite spectrograms."
         )
     return tensor[:, None] if tensor.ndim == 3 else tensor
-
-
-def _as_tensor(values: np.ndarray) -> torch.Tensor:
-    """A float32 tensor. Memory-mapped values stay memory-mapped."""
-    values = np.ascontiguousarray(values, dtype=np.float32)
-    # torch warns about read-only memory, but nothing writes to it.
-    with warnings.catch_warnings(action="ignore"):
-        return torch.from_numpy(values)

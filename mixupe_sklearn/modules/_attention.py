@@ -1,6 +1,5 @@
 """Shared parts of the networks with attention: attention, dense layers, initialization."""
 
-import torch
 from torch import Tensor, nn
 
 
@@ -76,18 +75,3 @@ def feed_forward(d_model: int, d_hidden: int) -> nn.Sequential:
         nn.GELU(),
         nn.Linear(d_hidden, d_model),
     )
-
-
-def relative_places(height: int, width: int) -> Tensor:
-    """Index of the relative offset of each pair of positions in a map, of shape (n, n).
-
-    Examples
-    --------
-    >>> relative_places(1, 3).tolist()
-    [[2, 1, 0], [3, 2, 1], [4, 3, 2]]
-    """
-    rows = torch.arange(height).repeat_interleave(width)
-    columns = torch.arange(width).repeat(height)
-    down = rows[:, None] - rows + height - 1
-    right = columns[:, None] - columns + width - 1
-    return down * (2 * width - 1) + right

@@ -1,7 +1,7 @@
 """Shared parts of the image networks: stages, size checks, and a few layers."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -47,14 +47,18 @@ class ImageCheck(nn.Module):
     n_channels : int
         Number of channels of an image.
     image_size : pair of int
-        Height and width of an image, or their minimum if ``exact`` is false.
-    exact : bool
-        Whether the network accepts one size only.
+        Height and width of an image.
+    least : int
+        The smallest height and width that the network can process.
+    reason : str
+        Why it cannot process smaller images, for messages.
+    exact : bool, default=True
+        Whether the network accepts this size only, or any size from ``least`` on.
 
     Examples
     --------
     >>> import torch
-    >>> check = ImageCheck("VGG", 1, (160, 101), exact=True)
+    >>> check = ImageCheck("VGG", 1, (160, 101), 32, "its 5 poolings halve the image each")
     >>> check(torch.zeros(5, 1, 101, 160))
     Traceback (most recent call last):
     ...
@@ -62,33 +66,44 @@ class ImageCheck(nn.Module):
 with the n_channels and image_size of the images.
     """
 
-    def __init__(self, family: str, n_channels: int, image_size: tuple[int, int], exact: bool):
+    def __init__(
+        self,
+        family: str,
+        n_channels: int,
+        image_size: Any,
+        least: int,
+        reason: str,
+        exact: bool = True,
+    ):
         super().__init__()
+        size = tuple(image_size) if isinstance(image_size, Sequence) else ()
+        if len(size) != 2 or not all(is_count(value) for value in size):
+            raise ValueError(
+                f"Got image_size={image_size!r}, but expected two integers: height and width."
+            )
+        if min(size) < least:
+            raise ValueError(
+                f"Got image_size={image_size!r}, but {family} expected at least {least} x {least}: "
+                f"{reason}."
+            )
         self.family = family
         self.n_channels = n_channels
-        self.image_size = tuple(image_size)
+        self.image_size = (int(size[0]), int(size[1])) if exact else (least, least)
         self.exact = exact
 
     def forward(self, X: Tensor) -> Tensor:
         """Return the batch unchanged."""
-        if X.ndim == 4 and X.shape[1] == self.n_channels and self._fits(X.shape[2], X.shape[3]):
-            return X
         height, width = self.image_size
+        if X.ndim == 4 and X.shape[1] == self.n_channels:
+            is_larger = X.shape[2] >= height and X.shape[3] >= width
+            if X.shape[2:] == self.image_size or (is_larger and not self.exact):
+                return X
         least = "" if self.exact else " or larger"
         raise ValueError(
             f"Got a batch of shape {tuple(X.shape)}, but {self.family} expected "
             f"(n, {self.n_channels}, {height}, {width}){least}: build it with the n_channels and "
             f"image_size of the images."
         )
-
-    def _fits(self, height: int, width: int) -> bool:
-        if self.exact:
-            return (height, width) == self.image_size
-        return height >= self.image_size[0] and width >= self.image_size[1]
-
-    def extra_repr(self) -> str:
-        """Parameters, for ``repr``."""
-        return f"n_channels={self.n_channels}, image_size={self.image_size}, exact={self.exact}"
 
 
 def is_count(value: Any, low: int = 1) -> bool:
@@ -123,54 +138,31 @@ def check_sequence(name: str, values: Any, n_least: int = 1) -> tuple[int, ...]:
     ...
     ValueError: Got blocks=2, but expected a sequence of at least 1 integers >= 1.
     """
-    found = tuple(values) if isinstance(values, Sequence) else ()
+    found = tuple(values) if isinstance(values, Iterable) else (None,)
     if len(found) < n_least or not all(is_count(value) for value in found):
-        raise ValueError(
-            f"Got {name}={values!r}, but expected a sequence of at least {n_least} integers >= 1."
-        )
+        least = f"at least {n_least} " if n_least else ""
+        raise ValueError(f"Got {name}={values!r}, but expected a sequence of {least}integers >= 1.")
     return found
 
 
-def check_depth(family: str, depth: Any, known: Sequence[int]) -> None:
-    """Check that a network is defined for this depth.
+def blocks_of(
+    family: str, depth: Any, known: Mapping[int, tuple[int, ...]], blocks: Any
+) -> tuple[int, ...]:
+    """The number of blocks of each group: the given ones, or those of a published depth.
 
     Examples
     --------
-    >>> check_depth("VGG", 12, (11, 13))
+    >>> blocks_of("VGG", 12, {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2)}, None)
     Traceback (most recent call last):
     ...
     ValueError: Got depth=12, but VGG expected one of 11, 13: give blocks for another one.
     """
     if depth not in known:
-        names = ", ".join(map(str, known))
         raise ValueError(
-            f"Got depth={depth!r}, but {family} expected one of {names}: give blocks for another "
-            f"one."
+            f"Got depth={depth!r}, but {family} expected one of {', '.join(map(str, known))}: "
+            f"give blocks for another one."
         )
-
-
-def check_image_size(family: str, image_size: Any, least: int, reason: str) -> tuple[int, int]:
-    """Check that images are large enough for a network, and return their height and width.
-
-    Examples
-    --------
-    >>> check_image_size("VGG", (8, 40), 32, "its 5 poolings halve the image each")
-    Traceback (most recent call last):
-    ...
-    ValueError: Got image_size=(8, 40), but VGG expected at least 32 x 32: its 5 poolings halve \
-the image each.
-    """
-    found = tuple(image_size) if isinstance(image_size, Sequence) else ()
-    if len(found) != 2 or not all(is_count(value) for value in found):
-        raise ValueError(
-            f"Got image_size={image_size!r}, but expected two integers: height and width."
-        )
-    if min(found) < least:
-        raise ValueError(
-            f"Got image_size={image_size!r}, but {family} expected at least {least} x {least}: "
-            f"{reason}."
-        )
-    return int(found[0]), int(found[1])
+    return check_sequence("blocks", known[depth] if blocks is None else blocks)
 
 
 def conv(d_in: int, d_out: int, size: int, stride: int = 1, **params: Any) -> nn.Conv2d:

@@ -1,23 +1,18 @@
 """CoAtNet: convolutions on large feature maps, then attention on small ones."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from mixupe_sklearn.modules._attention import (
-    SelfAttention,
-    feed_forward,
-    relative_places,
-    small_normal,
-)
+from mixupe_sklearn.modules._attention import SelfAttention, feed_forward, small_normal
 from mixupe_sklearn.modules._layers import (
     ImageCheck,
     MakeBlock,
     Staged,
     block_group,
     check_counts,
-    check_image_size,
     check_sequence,
     conv,
     he_fan_out,
@@ -133,7 +128,12 @@ class RelativePlaces(nn.Module):
         n_offsets = (2 * height - 1) * (2 * width - 1)
         self.scores = nn.Parameter(torch.empty(n_heads, n_offsets))
         nn.init.trunc_normal_(self.scores, std=0.02)
-        self.register_buffer("offset", relative_places(height, width), persistent=False)
+        rows = torch.arange(height).repeat_interleave(width)
+        columns = torch.arange(width).repeat(height)
+        down = rows[:, None] - rows + height - 1
+        right = columns[:, None] - columns + width - 1
+        # The index of the offset of each pair of positions.
+        self.register_buffer("offset", down * (2 * width - 1) + right, persistent=False)
 
     def forward(self) -> Tensor:
         """Return the bias of each head for each pair of positions."""
@@ -246,14 +246,23 @@ class CoAtNet(Staged):
         blocks = check_sequence("blocks", blocks, n_least=1 + N_ATTENTION)
         _check_fit(widths, blocks, d_head)
         reason = f"its stem and {len(widths) - 1} groups halve the image each"
-        size = check_image_size("CoAtNet", image_size, 2 ** len(widths), reason)
-        stages = [_stem(n_channels, widths[0], blocks[0], size)]
+        check = ImageCheck("CoAtNet", n_channels, image_size, 2 ** len(widths), reason)
+        width = widths[0]
+        layers: list[nn.Module] = [check, conv(n_channels, width, 3, stride=2)]
+        for _ in range(blocks[0] - 1):
+            layers += [nn.BatchNorm2d(width), nn.GELU(), conv(width, width, 3)]
+        stages = [nn.Sequential(*layers)]
         for i in range(1, len(widths)):
-            # After halving i + 1 times, each time rounded up.
-            map_size = (-(-size[0] // 2 ** (i + 1)), -(-size[1] // 2 ** (i + 1)))
-            make = _maker(i >= len(widths) - N_ATTENTION, map_size, d_head)
+            make: MakeBlock = MBConv
+            if i >= len(widths) - N_ATTENTION:
+                # After halving i + 1 times, each time rounded up.
+                map_size = tuple(-(-side // 2 ** (i + 1)) for side in check.image_size)
+                make = partial(AttentionBlock, map_size=map_size, d_head=d_head)
             stages.append(block_group(make, blocks[i], widths[i - 1], widths[i], stride=2))
-        super().__init__([*stages, _head(widths[-1], n_outputs)])
+        width = widths[-1]
+        mean = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(width, eps=1e-6))
+        dense = (nn.Linear(width, width), nn.Tanh(), nn.Linear(width, n_outputs))
+        super().__init__([*stages, nn.Sequential(*mean, *dense)])
         he_fan_out(self)
         small_normal(self)
 
@@ -268,22 +277,3 @@ def _check_fit(widths: tuple[int, ...], blocks: tuple[int, ...], d_head: int) ->
             f"Got widths={widths!r}, but expected the last {N_ATTENTION} to be multiples of "
             f"d_head={d_head}."
         )
-
-
-def _stem(n_channels: int, width: int, n_convolutions: int, size: tuple[int, int]) -> nn.Sequential:
-    layers: list[nn.Module] = [ImageCheck("CoAtNet", n_channels, size, exact=True)]
-    layers.append(conv(n_channels, width, 3, stride=2))
-    for _ in range(n_convolutions - 1):
-        layers += [nn.BatchNorm2d(width), nn.GELU(), conv(width, width, 3)]
-    return nn.Sequential(*layers)
-
-
-def _head(width: int, n_outputs: int) -> nn.Sequential:
-    mean = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(width, eps=1e-6))
-    return nn.Sequential(*mean, nn.Linear(width, width), nn.Tanh(), nn.Linear(width, n_outputs))
-
-
-def _maker(is_attention: bool, map_size: tuple[int, int], d_head: int) -> MakeBlock:
-    if not is_attention:
-        return MBConv
-    return lambda d_in, d_out, stride: AttentionBlock(d_in, d_out, stride, map_size, d_head)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mixupe_sklearn.modules._layers import is_count
+from mixupe_sklearn.modules._layers import Staged, is_count
 from mixupe_sklearn.modules.mlp import MLP
 
 EMBEDDINGS = ("periodic", "piecewise-linear", None)
@@ -55,13 +55,6 @@ def _at_least_three(edges: np.ndarray) -> tuple[float, ...]:
     return tuple(edges.tolist())
 
 
-def _normal_bins(n_numbers: int, n_bins: int) -> list[Tensor]:
-    ranks = (torch.arange(n_bins + 1) + 0.5) / (
-        n_bins + 1
-    )  # quantiles of 0 and 1 would be infinite
-    return [torch.special.ndtri(ranks)] * n_numbers
-
-
 def _library() -> Any:
     try:
         return import_module("rtdl_num_embeddings")
@@ -105,7 +98,7 @@ class RowEmbedding(nn.Module):
         return torch.cat([numbers, levels], dim=1)
 
 
-class EmbeddedMLP(nn.Module):
+class EmbeddedMLP(Staged):
     """An :class:`MLP` with learned embeddings of numbers and levels.
 
     The first ``n_numbers`` columns are numbers, each with its own embedding. The other columns are
@@ -178,7 +171,6 @@ class EmbeddedMLP(nn.Module):
         d_levels: int | None = 32,
         **mlp_params: Any,
     ):
-        super().__init__()
         n_numbers = n_features if n_numbers is None else n_numbers
         _check(n_features, n_numbers, embedding, bins, d_levels)
         numbers: nn.Module | None = None
@@ -199,18 +191,14 @@ class EmbeddedMLP(nn.Module):
         width = n_numbers * (1 if numbers is None else d_embedding)
         width += n_features - n_numbers if levels is None else levels.out_features
         mlp = MLP(width, n_outputs, **mlp_params)
-        self.stages = nn.ModuleList([RowEmbedding(numbers, levels, n_numbers), *mlp.stages])
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Return the logits of a batch."""
-        for stage in self.stages:
-            X = stage(X)
-        return X
+        super().__init__([RowEmbedding(numbers, levels, n_numbers), *mlp.stages])
 
 
 def _edges(bins: Any, n_numbers: int) -> list[Tensor]:
     if isinstance(bins, Integral):
-        return _normal_bins(n_numbers, int(bins))
+        # Quantiles of 0 and 1 would be infinite.
+        ranks = (torch.arange(int(bins) + 1) + 0.5) / (int(bins) + 1)
+        return [torch.special.ndtri(ranks)] * n_numbers
     return [torch.as_tensor(edges, dtype=torch.get_default_dtype()) for edges in bins]
 
 

@@ -113,15 +113,6 @@ class _Layer(GINConv):
         return self.nn((1 + self.eps) * X + neighbours.of(X))
 
 
-def _check_edges(edge_index: Tensor, n_nodes: int) -> None:
-    """Raise an error for an edge to a missing node, where a sparse product would read."""
-    if edge_index.numel() and not 0 <= edge_index.min() <= edge_index.max() < n_nodes:
-        raise ValueError(
-            f"Got edge_index from {int(edge_index.min())} to {int(edge_index.max())}, but GIN "
-            f"expected nodes from 0 to {n_nodes - 1}."
-        )
-
-
 def _mlp(d_in: int, d_out: int) -> nn.Sequential:
     layers = [nn.Linear(d_in, d_out), nn.BatchNorm1d(d_out), nn.ReLU()]
     return nn.Sequential(*layers, nn.Linear(d_out, d_out), nn.BatchNorm1d(d_out), nn.ReLU())
@@ -228,8 +219,14 @@ class GIN(nn.Module):
             raise ValueError(
                 f"Got x of shape {shape}, but GIN expected (n_nodes, {self.n_features})."
             )
-        _check_edges(data.edge_index, len(X))
-        neighbours = _neighbours(data.edge_index, X, getattr(data, "symmetric", False) is True)
+        # At an edge to a missing node, a sparse product would read outside of its memory.
+        edges = data.edge_index
+        if edges.numel() and not 0 <= edges.min() <= edges.max() < len(X):
+            raise ValueError(
+                f"Got edge_index from {int(edges.min())} to {int(edges.max())}, but GIN expected "
+                f"nodes from 0 to {len(X) - 1}."
+            )
+        neighbours = _neighbours(edges, X, getattr(data, "symmetric", False) is True)
         members = _members(data, X, self.readout)
         parts = [members.of(X)]
         for layer in self.layers:

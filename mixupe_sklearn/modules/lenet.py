@@ -4,13 +4,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from mixupe_sklearn.modules._layers import (
-    ImageCheck,
-    Staged,
-    check_counts,
-    check_image_size,
-    check_sequence,
-)
+from mixupe_sklearn.modules._layers import ImageCheck, Staged, check_counts, check_sequence
 
 
 class LeNet(Staged):
@@ -70,24 +64,21 @@ class LeNet(Staged):
         check_counts(n_outputs=n_outputs, n_channels=n_channels)
         channels = check_sequence("channels", channels)
         d_hidden = check_sequence("d_hidden", d_hidden, n_least=0)
-        height, width = size = _checked_size(image_size, len(channels))
+        least = 1
+        for _ in channels:
+            least = 2 * least + 4
+        reason = f"its {len(channels)} convolutions of 5 x 5 cut 4 each, and are halved"
+        check = ImageCheck("LeNet", n_channels, image_size, least, reason)
+        height, width = check.image_size
         stages: list[nn.Sequential] = []
         d_in = n_channels
         for d_out in channels:
             stages.append(nn.Sequential(nn.Conv2d(d_in, d_out, 5), nn.ReLU(), nn.MaxPool2d(2)))
             height, width, d_in = (height - 4) // 2, (width - 4) // 2, d_out
-        stages[0] = nn.Sequential(ImageCheck("LeNet", n_channels, size, True), *stages[0])
+        stages[0] = nn.Sequential(check, *stages[0])
         d_in *= height * width
         for d_out in d_hidden:
             stages.append(nn.Sequential(nn.Flatten(), nn.Linear(d_in, d_out), nn.ReLU()))
             d_in = d_out
         stages.append(nn.Sequential(nn.Flatten(), nn.Dropout(dropout), nn.Linear(d_in, n_outputs)))
         super().__init__(stages)
-
-
-def _checked_size(image_size: tuple[int, int], n_convolutions: int) -> tuple[int, int]:
-    least = 1
-    for _ in range(n_convolutions):
-        least = 2 * least + 4
-    reason = f"its {n_convolutions} convolutions of 5 x 5 cut 4 each, and are halved"
-    return check_image_size("LeNet", image_size, least, reason)

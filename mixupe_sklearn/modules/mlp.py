@@ -1,10 +1,10 @@
 """The multi-layer perceptron of the paper's tabular experiments."""
 
-from collections.abc import Iterable, Sequence
-from numbers import Integral
-from typing import Any
+from collections.abc import Sequence
 
-from torch import Tensor, nn
+from torch import nn
+
+from mixupe_sklearn.modules._layers import Staged, check_sequence
 
 ACTIVATIONS = {
     "relu": nn.ReLU,
@@ -15,12 +15,7 @@ ACTIVATIONS = {
 }
 
 
-def _as_list(widths: Any) -> list[Any]:
-    # A single number is not a sequence: it becomes a list with an invalid entry.
-    return list(widths) if isinstance(widths, Iterable) else [None]
-
-
-class MLP(nn.Module):
+class MLP(Staged):
     """Fully connected network. The defaults are the paper's: two hidden layers of 128, ReLU.
 
     Parameters
@@ -70,29 +65,18 @@ class MLP(nn.Module):
         batch_norm: bool = False,
         bias: bool = True,
     ):
-        super().__init__()
         if activation not in ACTIVATIONS:
             known = ", ".join(repr(name) for name in ACTIVATIONS)
             raise ValueError(f"Got activation={activation!r}, but expected one of {known}.")
-        if not all(isinstance(width, Integral) and int(width) > 0 for width in _as_list(d_hidden)):
-            raise ValueError(
-                f"Got d_hidden={d_hidden!r}, but expected a sequence of widths such as (128, 128)."
-            )
-        self.stages = nn.ModuleList()
+        stages: list[nn.Module] = []
         width = n_features
-        for d_layer in d_hidden:
+        for d_layer in check_sequence("d_hidden", d_hidden, n_least=0):
             layers: list[nn.Module] = [nn.Linear(width, d_layer, bias=bias)]
             if batch_norm:
                 layers.append(nn.BatchNorm1d(d_layer))
             layers.append(ACTIVATIONS[activation]())
             if dropout:
                 layers.append(nn.Dropout(dropout))
-            self.stages.append(nn.Sequential(*layers))
+            stages.append(nn.Sequential(*layers))
             width = d_layer
-        self.stages.append(nn.Linear(width, n_outputs, bias=bias))
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Return the logits of a batch."""
-        for stage in self.stages:
-            X = stage(X)
-        return X
+        super().__init__([*stages, nn.Linear(width, n_outputs, bias=bias)])

@@ -9,24 +9,16 @@ from mixupe_sklearn.modules._layers import (
     ImageCheck,
     Staged,
     block_group,
+    blocks_of,
     check_counts,
-    check_depth,
-    check_image_size,
-    check_sequence,
     conv,
     he_fan_out,
     pooled_head,
 )
 
 # Blocks of each group.
-BLOCKS = {
-    18: (2, 2, 2, 2),
-    34: (3, 4, 6, 3),
-    50: (3, 4, 6, 3),
-    101: (3, 4, 23, 3),
-}
+BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 EXPANSION = 4  # a bottleneck is a quarter of the width around it
-LEAST_WIDE = 4  # two groups of WideResNet halve the image
 
 
 class PreActBlock(nn.Module):
@@ -57,15 +49,10 @@ class PreActBlock(nn.Module):
         self.before = nn.Sequential(nn.BatchNorm2d(d_in), nn.ReLU())
         is_same = d_in == d_out and stride == 1
         self.shortcut = None if is_same else conv(d_in, d_out, 1, stride)
+        steps = [(d_in, d_out, 3, stride), (d_out, d_out, 3, 1)]
         if bottleneck:
-            d_middle = d_out // EXPANSION
-            steps = [
-                (d_in, d_middle, 1, 1),
-                (d_middle, d_middle, 3, stride),
-                (d_middle, d_out, 1, 1),
-            ]
-        else:
-            steps = [(d_in, d_out, 3, stride), (d_out, d_out, 3, 1)]
+            d = d_out // EXPANSION
+            steps = [(d_in, d, 1, 1), (d, d, 3, stride), (d, d_out, 1, 1)]
         layers: list[nn.Module] = [conv(*steps[0])]
         for step in steps[1:]:
             layers += [nn.BatchNorm2d(step[0]), nn.ReLU(), conv(*step)]
@@ -143,19 +130,13 @@ class PreActResNet(Staged):
         check_counts(
             n_outputs=n_outputs, n_channels=n_channels, width=width, stem_stride=stem_stride
         )
-        check_depth("PreActResNet", depth, tuple(BLOCKS))
-        blocks = check_sequence("blocks", BLOCKS[depth] if blocks is None else blocks)
+        blocks = blocks_of("PreActResNet", depth, BLOCKS, blocks)
         least = stem_stride * 2 ** (len(blocks) - 1)
         reason = f"each of its {len(blocks)} groups but the first halves the image"
-        check_image_size("PreActResNet", image_size, least, reason)
-        bottleneck = depth >= 50
-
-        def make(d_in: int, d_out: int, stride: int) -> nn.Module:
-            return PreActBlock(d_in, d_out, stride, bottleneck)
-
-        check = ImageCheck("PreActResNet", n_channels, (least, least), exact=False)
+        check = ImageCheck("PreActResNet", n_channels, image_size, least, reason, exact=False)
+        make = partial(PreActBlock, bottleneck=depth >= 50)
         stages = [nn.Sequential(check, conv(n_channels, width, 3, stem_stride))]
-        d_in, d_out = width, width * (EXPANSION if bottleneck else 1)
+        d_in, d_out = width, width * (EXPANSION if depth >= 50 else 1)
         for i, n_blocks in enumerate(blocks):
             stages.append(block_group(make, n_blocks, d_in, d_out, stride=2 if i else 1))
             d_in, d_out = d_out, 2 * d_out
@@ -227,15 +208,13 @@ class WideResNet(Staged):
                 f"16, 22, 28 or 40."
             )
         reason = "two of its groups halve the image"
-        check_image_size("WideResNet", image_size, LEAST_WIDE, reason)
+        check = ImageCheck("WideResNet", n_channels, image_size, 4, reason, exact=False)
         make = partial(PreActBlock, dropout=dropout)
-        check = ImageCheck("WideResNet", n_channels, (LEAST_WIDE, LEAST_WIDE), exact=False)
         stages = [nn.Sequential(check, conv(n_channels, width, 3))]
-        d_in = width
+        d_in, d_out = width, width * widening
         for i in range(3):
-            d_out = width * widening * 2**i
             stages.append(block_group(make, n_blocks, d_in, d_out, stride=2 if i else 1))
-            d_in = d_out
+            d_in, d_out = d_out, 2 * d_out
         head = pooled_head(d_in, n_outputs, nn.BatchNorm2d(d_in), nn.ReLU())
         super().__init__([*stages, head])
         he_fan_out(self)

@@ -8,10 +8,8 @@ from mixupe_sklearn.modules._layers import (
     ImageCheck,
     Staged,
     block_group,
+    blocks_of,
     check_counts,
-    check_depth,
-    check_image_size,
-    check_sequence,
     conv,
     he_fan_out,
     pooled_head,
@@ -117,12 +115,10 @@ class ResNet(Staged):
         blocks: Sequence[int] | None = None,
     ):
         check_counts(n_outputs=n_outputs, n_channels=n_channels, width=width)
-        check_depth("ResNet", depth, tuple(BLOCKS))
-        blocks = check_sequence("blocks", BLOCKS[depth] if blocks is None else blocks)
+        blocks = blocks_of("ResNet", depth, BLOCKS, blocks)
         least = 4 * 2 ** (len(blocks) - 1)
         reason = f"its stem and {len(blocks)} groups reduce that to 1 x 1"
-        check_image_size("ResNet", image_size, least, reason)
-        check = ImageCheck("ResNet", n_channels, (least, least), exact=False)
+        check = ImageCheck("ResNet", n_channels, image_size, least, reason, exact=False)
         convolved = _convolved(n_channels, width, 7, stride=2)
         pool = nn.MaxPool2d(3, stride=2, padding=1)
         stages = [nn.Sequential(check, convolved, nn.ReLU(), pool)]

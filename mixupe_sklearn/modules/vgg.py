@@ -7,21 +7,14 @@ from torch import nn
 from mixupe_sklearn.modules._layers import (
     ImageCheck,
     Staged,
+    blocks_of,
     check_counts,
-    check_depth,
-    check_image_size,
-    check_sequence,
     conv,
     he_fan_out,
 )
 
 # Number of convolutions before each pooling.
-BLOCKS = {
-    11: (1, 1, 2, 2, 2),
-    13: (2, 2, 2, 2, 2),
-    16: (2, 2, 3, 3, 3),
-    19: (2, 2, 4, 4, 4),
-}
+BLOCKS = {11: (1, 1, 2, 2, 2), 13: (2,) * 5, 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
 
 
 class VGG(Staged):
@@ -79,18 +72,18 @@ class VGG(Staged):
         d_hidden: int = 512,
     ):
         check_counts(n_outputs=n_outputs, n_channels=n_channels, width=width, d_hidden=d_hidden)
-        check_depth("VGG", depth, tuple(BLOCKS))
-        blocks = check_sequence("blocks", BLOCKS[depth] if blocks is None else blocks)
+        blocks = blocks_of("VGG", depth, BLOCKS, blocks)
         shrink = 2 ** len(blocks)
         reason = f"its {len(blocks)} poolings halve the image each"
-        size = check_image_size("VGG", image_size, shrink, reason)
+        check = ImageCheck("VGG", n_channels, image_size, shrink, reason)
         widths = [width * min(2**i, 8) for i in range(len(blocks))]
         stages = [
             _group(d_in, d_out, n)
             for d_in, d_out, n in zip([n_channels, *widths], widths, blocks, strict=False)
         ]
-        stages[0] = nn.Sequential(ImageCheck("VGG", n_channels, size, True), *stages[0])
-        d_maps = widths[-1] * (size[0] // shrink) * (size[1] // shrink)
+        stages[0] = nn.Sequential(check, *stages[0])
+        height, width = check.image_size
+        d_maps = widths[-1] * (height // shrink) * (width // shrink)
         stages.append(nn.Sequential(nn.Flatten(), nn.Linear(d_maps, d_hidden), nn.ReLU()))
         super().__init__([*stages, nn.Linear(d_hidden, n_outputs)])
         he_fan_out(self)

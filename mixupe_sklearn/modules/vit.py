@@ -6,12 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from mixupe_sklearn.modules._attention import SelfAttention, feed_forward, small_normal
-from mixupe_sklearn.modules._layers import (
-    ImageCheck,
-    Staged,
-    check_counts,
-    check_image_size,
-)
+from mixupe_sklearn.modules._layers import ImageCheck, Staged, check_counts
 
 
 class PatchTokens(nn.Module):
@@ -37,10 +32,17 @@ class PatchTokens(nn.Module):
 
     def __init__(self, n_channels: int, image_size: tuple[int, int], patch_size: int, d_model: int):
         super().__init__()
-        n_patches = (image_size[0] // patch_size) * (image_size[1] // patch_size)
-        self.check = ImageCheck("ViT", n_channels, image_size, exact=True)
+        reason = "a patch has that size"
+        self.check = ImageCheck("ViT", n_channels, image_size, patch_size, reason)
+        height, width = self.check.image_size
+        if height % patch_size or width % patch_size:
+            raise ValueError(
+                f"Got image_size={image_size!r}, but ViT expected multiples of "
+                f"patch_size={patch_size}."
+            )
         self.patches = nn.Conv2d(n_channels, d_model, patch_size, stride=patch_size)
         self.class_token = nn.Parameter(torch.empty(1, 1, d_model))
+        n_patches = (height // patch_size) * (width // patch_size)
         self.places = nn.Parameter(torch.empty(1, 1 + n_patches, d_model))
         nn.init.trunc_normal_(self.class_token, std=0.02)
         nn.init.trunc_normal_(self.places, std=0.02)
@@ -174,17 +176,11 @@ class ViT(Staged):
         d_hidden = 4 * d_model if d_hidden is None else d_hidden
         check_counts(n_outputs=n_outputs, n_channels=n_channels, patch_size=patch_size)
         check_counts(d_model=d_model, depth=depth, n_heads=n_heads, d_hidden=d_hidden)
-        size = check_image_size("ViT", image_size, patch_size, "a patch has that size")
-        if size[0] % patch_size or size[1] % patch_size:
-            raise ValueError(
-                f"Got image_size={image_size!r}, but ViT expected multiples of "
-                f"patch_size={patch_size}."
-            )
         if d_model % n_heads:
             raise ValueError(
                 f"Got d_model={d_model!r}, but ViT expected a multiple of n_heads={n_heads}."
             )
         blocks = [TransformerBlock(d_model, n_heads, d_hidden) for _ in range(depth)]
         head = ClassHead(d_model, n_outputs)
-        super().__init__([PatchTokens(n_channels, size, patch_size, d_model), *blocks, head])
+        super().__init__([PatchTokens(n_channels, image_size, patch_size, d_model), *blocks, head])
         small_normal(self)

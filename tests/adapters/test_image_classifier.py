@@ -346,7 +346,7 @@ def test_a_folder_with_one_class_is_scored(fitted, images, tmp_path):
 
 
 def test_an_augmentation_that_returns_none_is_refused(images):
-    with pytest.raises(TypeError, match="Got NoneType from augment, but expected a tensor of"):
+    with pytest.raises(ValueError, match="Got a batch of type NoneType from augment, but expected"):
         make(augment=lambda batch: None).fit(*images)
 
 
@@ -538,7 +538,7 @@ INVALID = {
         lambda model, X: (
             clone(model).set_params(augment=lambda batch: batch[..., :6]).fit(X, np.arange(300) % 2)
         ),
-        r"Got a batch of shape \(20, 1, 8, 6\) from augment, but expected \(20, 1, 8, 8\)",
+        r"Got a batch of shape \(20, 1, 8, 6\) from augment, but expected a tensor of shape \(20, 1, 8, 8\)",
     ),
     "stages that are not the forward": (
         lambda model, X: (

@@ -124,15 +124,15 @@ INVALID = {
     ),
     "complex spectrograms": (
         lambda model, X: model.predict(np.full((2, 160, 101), 1j)),
-        "Got X of complex128 in 3 dimensions, but expected spectrograms of real floats",
+        "Got X of type complex128, but expected real numbers.",
     ),
     "many channels of integers": (
         lambda model, X: clone(model).fit(np.zeros((2, 16, 8000), dtype=np.int16), ["a", "b"]),
-        "Got X of int16 in 3 dimensions, but expected spectrograms of real floats",
+        "Got X of torch.int16 in 3 dimensions, but expected spectrograms of floats",
     ),
     "sparse spectrograms": (
         lambda model, X: model.predict(torch.ones(2, 160, 101).to_sparse()),
-        "Got X of torch.sparse_coo in 3 dimensions, but expected spectrograms of real floats",
+        "Got X of type torch.float32, but expected dense real numbers.",
     ),
     "spectrograms of another size": (
         lambda model, X: model.predict(np.zeros((2, 80, 101))),
@@ -180,5 +180,5 @@ def test_the_rate_is_fixed_in_fit_and_gradients_have_no_effect(fitted, waveforms
 @pytest.mark.parametrize("what", INVALID)
 def test_wrong_input_is_refused(fitted, waveforms, what):
     act, message = INVALID[what]
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         act(fitted, waveforms[0])

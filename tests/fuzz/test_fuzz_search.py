@@ -117,7 +117,7 @@ def database(folder):
 
 @given(st.data())
 def test_a_damaged_database_is_refused_before_a_search(folder, database, data):
-    """Only the look at the file: to make the tables of a study in each would take minutes."""
+    """Only the check of the file: creating the tables of a study in each would take minutes."""
     path = folder / "cut.db"
     path.write_bytes(data.draw(flipped(database) | st.binary(max_size=40)))
     found = tried(lambda: _check_sqlite(path))

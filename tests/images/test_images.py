@@ -292,10 +292,6 @@ def test_tensors_have_channels_first_if_possible(shape, expected):
             [GREYS[0], np.zeros(4)],
             "Got X[1] of shape (4,), but expected an image (h, w), (h, w, c) or (c, h, w).",
         ),
-        (
-            [[[1, 2], [3]], [[1, 2], [3, 4]]],
-            "Got X[0] with rows of unequal lengths, but expected an image (h, w)",
-        ),
         (Image.fromarray(GREYS[0]), "Got X of type Image, but expected arrays, a list of images"),
         (7, "Got X of type int, but expected arrays, a list of images or of files, a folder"),
         (
@@ -316,7 +312,7 @@ def test_tensors_have_channels_first_if_possible(shape, expected):
         ),
         (np.full((2, 4, 4), "a"), "Got X of type <U1, but expected real numbers."),
     ],
-    ids=range(23),
+    ids=range(22),
 )
 def test_invalid_images_are_refused(X, message):
     with pytest.raises((ValueError, TypeError)) as caught:
@@ -342,14 +338,13 @@ def spoiled(value, number=4, dtype=np.float64, scale=1.0):
         (spoiled(-np.inf, scale=1 / 255), "Got X[4] with a pixel of -inf"),
         (
             spoiled(300.0),
-            "to 300, but expected them within 0 to 1, or within 0 to 255 (0 to 255 was assumed, since some are above 1); give value_range=(low, high)",
+            "to 300, but expected them within 0 to 1, or within 0 to 255 with some above 2; give value_range=(low, high)",
         ),
         (spoiled(-0.5, scale=1 / 255), "Got X with floats from -0.5 to "),
-        (spoiled(-0.5, scale=1 / 255), "(0 to 1 was assumed, since none is above 1)"),
-        (spoiled(-3.0), "(0 to 255 was assumed, since some are above 1)"),
+        (spoiled(-3.0), "Got X with floats from -3 to "),
         (
             spoiled(1.3, scale=1 / 255),
-            "to 1.3, but expected them within 0 to 1, or within 0 to 255 (for 0 to 255, none is above 2)",
+            "to 1.3, but expected them within 0 to 1, or within 0 to 255 with some above 2",
         ),
         (
             spoiled(256, dtype=np.int64),
@@ -361,7 +356,7 @@ def spoiled(value, number=4, dtype=np.float64, scale=1.0):
         ),
         (list(spoiled(256, dtype=np.int64)), "Got X[4] with a pixel of 256, but expected 0 to 255"),
     ],
-    ids=range(11),
+    ids=range(10),
 )
 def test_values_out_of_range_are_refused(X, message):
     with pytest.raises(ValueError) as caught:
@@ -627,7 +622,9 @@ def test_images_without_pixels_and_pairs_are_refused():
 
 
 def test_a_path_that_is_not_a_folder_is_refused(folder, paths):
-    with pytest.raises(FileNotFoundError, match="Got X='', but expected the path of a folder, or"):
+    with pytest.raises(
+        FileNotFoundError, match="Got X='', but expected an existing folder, or a list"
+    ):
         read_images("")
     with pytest.raises(
         FileNotFoundError,

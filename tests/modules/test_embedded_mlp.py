@@ -172,7 +172,7 @@ def test_a_clone_keeps_the_bins_of_the_training_rows(iris):
     )
     fitted = clone(classifier).fit(X, y)
     n_epochs = fitted.n_iter_
-    assert fitted.fit(X, y).n_iter_ == 2 * n_epochs  # it goes on: its module is the same
+    assert fitted.fit(X, y).n_iter_ == 2 * n_epochs  # it continues: its module is the same
 
 
 def test_the_directional_penalty_works_with_embeddings(iris):
@@ -228,7 +228,7 @@ def test_numbers_come_first_and_the_preprocessor_counts_them():
             {"embedding": "piecewise-linear", "bins": ((0.0, 1.0, 2.0),)},
             "Got bins of 1 columns, but expected 6: make them with quantile_bins",
         ),
-        ({"d_hidden": 8}, "Got d_hidden=8, but expected a sequence of widths"),
+        ({"d_hidden": 8}, "Got d_hidden=8, but expected a sequence of integers >= 1"),
     ],
     ids=lambda value: None if isinstance(value, str) else "-".join(value),
 )

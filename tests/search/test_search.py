@@ -19,10 +19,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from mixupe_sklearn import (
-    MixupERegressor,
-    MixupESearchCV,
-)
+from mixupe_sklearn import MixupEClassifier, MixupERegressor, MixupESearchCV
 from mixupe_sklearn._search import evaluate
 
 GRID = {"alpha": [0.1, 1.0], "eta": [0.001, 0.1]}
@@ -153,10 +150,29 @@ def test_the_validation_score_of_each_epoch_is_reported(rows, vectorize, is_pipe
         shorter = clone(estimator).set_params(**{name.replace("alpha", "max_epochs"): n_epochs})
         theirs = GridSearchCV(shorter, {name: [0.1]}, cv=2).fit(*rows).cv_results_
         scores = [theirs[f"split{fold}_test_score"][0] for fold in (0, 1)]
-        # The second fold goes on from the first: its epochs count on, and the value is the mean.
+        # Epochs of the second fold are later steps, and their value is the mean of both folds.
         assert trial.intermediate_values[n_epochs] == pytest.approx(scores[0])
         mean = np.mean([split[0], scores[1]])
         assert trial.intermediate_values[4 + n_epochs] == pytest.approx(mean)
+
+
+@pytest.mark.filterwarnings("error")
+def test_each_fold_reports_all_epochs_that_min_steps_gives(rows):
+    # Optuna ignored the first epochs of later folds: their steps were those of earlier folds.
+    X, y = rows[0][:60], rows[1][:60]
+    # 30 samples less 7 held-out ones are two batches, so that 9 steps need 5 epochs.
+    params = {"n_members": 2, "max_epochs": 2, "min_steps": 9, "batch_size": 20}
+    search = MixupESearchCV(
+        MixupEClassifier(**params), {"lr": [1e-3, 1e-2]}, cv=2, pruner=NeverPrune(), random_state=0
+    ).fit(X, y)
+    for trial in search.study_.trials:
+        assert sorted(trial.intermediate_values) == list(range(1, 11))
+    assert search.cv_results_["n_epochs"].tolist() == [10, 10]
+    space = {"batch_size": [10, 20, 40], "min_steps": [4, 9]}
+    search = MixupESearchCV(
+        MixupEClassifier(**params), space, cv=2, pruner="median", random_state=0
+    ).fit(X, y)
+    assert set(states(search)) <= {"complete", "pruned"}
 
 
 @pytest.mark.parametrize(  # each value with each of the others

@@ -21,7 +21,7 @@ SEARCHES = [
 
 
 def expected_failures(search):
-    # Declared by scikit-learn for GridSearchCV over a Ridge, too: a search does not look at y.
+    # Declared by scikit-learn for GridSearchCV over a Ridge, too: a search does not validate y.
     if isinstance(search.estimator, Ridge):
         return {"check_supervised_y_2d": "DataConversionWarning not caught"}
     return {}

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 
-import numpy as np
 import optuna
 import pytest
 from optuna.distributions import FloatDistribution
@@ -218,14 +217,6 @@ def test_a_storage_in_memory_cannot_be_shared(iris):
     storage = optuna.storages.InMemoryStorage()
     with pytest.raises(ValueError, match="storage in memory with n_jobs=2, but expected a file"):
         search(storage=storage, n_jobs=2).fit(*iris)
-
-
-@pytest.mark.filterwarnings("ignore:y_pred contains classes")
-def test_a_class_that_is_missing_from_a_fold_is_named(iris):
-    X, y = iris[0], np.where(np.arange(150) == 7, "rare", "often")
-    cv = [(np.arange(10, 150), np.arange(10)), (np.arange(100), np.arange(100, 150))]
-    with pytest.warns(UserWarning, match="part of cv fold 0 has no sample of class rare, so"):
-        search(cv=cv, error_score=0.0).fit(X, y)
 
 
 def test_all_trials_failing_shows_the_first_error(iris):
