@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import factorial
 
 from mixupe_sklearn._diagnostics.fitted import Sample, fitted_net, sample_of
-from mixupe_sklearn._diagnostics.taylor import expand, factorials, moments
+from mixupe_sklearn._diagnostics.taylor import expand, moments
 from mixupe_sklearn._method.penalties import directional_penalty, logit_penalty, one_minus_lam_mean
 from mixupe_sklearn._runtime.device import gradients_on
 from mixupe_sklearn._utils.parameter_rules import Number, Rule, check_rules
@@ -175,7 +176,8 @@ def directional_derivatives(
             # mean E[a] / 2.
             apart = (sample.targets[others] - y_own).square().sum()
             label -= one_minus_lam_mean(*mixing) / 4 * float(apart)
-    terms = moments(order, *mixing) / factorials(order) * derivatives / n_pairs
+    factors = moments(order, *mixing) / factorial(np.arange(1, order + 1))
+    terms = factors * derivatives / n_pairs
     losses = standard / n_pairs, (mixup + label) / n_pairs
     return DirectionalDerivatives(*losses, terms, *_first_order(sample, reach), label / n_pairs)
 

@@ -4,11 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from mixupe_sklearn._diagnostics.fitted import by_name, column, records_of
-from mixupe_sklearn._utils.plotting import line_style, new_axes, tidy
+from mixupe_sklearn._diagnostics.display import Display
+from mixupe_sklearn._diagnostics.fitted import column, records_of
+from mixupe_sklearn._utils.plotting import line_style, tidy
 
 
-class LossCurvesDisplay:
+class LossCurvesDisplay(Display):
     """Training and validation loss of a training, by epoch (the paper's Figure 1).
 
     Parameters
@@ -42,6 +43,8 @@ class LossCurvesDisplay:
     2
     """
 
+    n_axes = 2
+
     def __init__(self, train: Any, valid: Any, *, name: str | None = None):
         self.train = train
         self.valid = valid
@@ -70,32 +73,17 @@ class LossCurvesDisplay:
             raise ValueError("Got records without train_loss, but expected those of a training.")
         return cls(train, column(records, "valid_loss"), name=name).plot(ax=ax, **line_kw)
 
-    def plot(self, ax: Any = None, *, name: str | None = None, **line_kw: Any):
-        """Plot the losses.
-
-        Parameters
-        ----------
-        ax : pair of matplotlib Axes or None, default=None
-            Axes of the two losses; None creates new ones.
-        name : str or None, default=None
-            Label in the legend; None means the name of the display.
-        **line_kw : dict
-            Passed on to matplotlib's ``plot``.
-        """
-        self.ax_ = new_axes(ax, 2)
-        self.figure_ = self.ax_[0].figure
-        label, self.lines_ = name or self.name, []
-        how = line_style(self.ax_[0], line_kw, len(self.train[0]))
-        for own, values, title in zip(
-            self.ax_, (self.train, self.valid), ("training loss", "validation loss"), strict=True
-        ):
-            self.lines_ += own.plot(*values, **{"label": label, **how})
+    def _draw(self, ax: Any, label: str | None, line_kw: dict[str, Any]) -> None:
+        how = line_style(ax[0], line_kw, len(self.train[0]), label=label)
+        curves = ((self.train, "training loss"), (self.valid, "validation loss"))
+        self.lines_ = []
+        for own, (values, title) in zip(ax, curves, strict=True):
+            self.lines_ += own.plot(*values, **how)
             tidy(own, x="epoch", y=title)
             if _starts_high(own):
                 own.set_yscale("log")
             if label is not None:
                 own.legend(frameon=False)
-        return self
 
 
 def _starts_high(ax: Any) -> bool:
@@ -129,8 +117,4 @@ def plot_loss_curves(estimators: Any, *, ax: Any = None) -> dict[str, LossCurves
     >>> list(plot_loss_curves({"ERM": erm, "Mixup": mixup}))
     ['ERM', 'Mixup']
     """
-    axes = new_axes(ax, 2)
-    return {
-        name: LossCurvesDisplay.from_estimator(estimator, name=name or None, ax=axes)
-        for name, estimator in by_name(estimators).items()
-    }
+    return LossCurvesDisplay.of_all(estimators, ax=ax)

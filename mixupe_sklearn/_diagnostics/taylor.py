@@ -15,7 +15,6 @@ expands ``h`` and the network, equation (3), each up to order K. That has the sa
 and moves some higher ones out of the remainder.)
 """
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -143,36 +142,14 @@ def expand(
     return Expansion(values[0], float(mixed), np.array(values[1:]))
 
 
-def factorials(order: int) -> np.ndarray:
-    """``k!`` for k = 1 to ``order``.
-
-    Examples
-    --------
-    >>> factorials(4)
-    array([ 1.,  2.,  6., 24.])
-    """
-    return np.array([math.factorial(k) for k in range(1, order + 1)], dtype=float)
-
-
-class Coefficients(NamedTuple):
-    """The factors of ``q`` in equation (6), for each sample and output.
-
-    ``q`` of a sample is the sum over its outputs of ``alpha * norm * distance``. ``alpha`` is the
-    residual times the cosine between an output's gradient and ``E[x'] - x``. A negative ``alpha``
-    means that Mixup enlarges the derivative. ``norm`` is the norm of that gradient. ``distance``,
-    of shape (n_samples,), is the norm of ``E[x'] - x``.
-    """
-
-    alpha: Tensor
-    norm: Tensor
-    distance: Tensor
-    q: Tensor
-
-
 def coefficients(
     logits: Tensor, X: Tensor, y_onehot: Tensor, X_mean: Tensor | float, head: str = "softmax"
-) -> Coefficients:
+) -> tuple[Tensor, Tensor]:
     """Decompose the first directional derivative as in equation (6).
+
+    ``q`` of a sample is the sum over its outputs of ``alpha``, times the norm of the output's
+    gradient, times the norm of ``E[x'] - x``. ``alpha`` is the residual times the cosine between
+    the gradient and ``E[x'] - x``. A negative ``alpha`` means that Mixup enlarges the derivative.
 
     Parameters
     ----------
@@ -187,14 +164,20 @@ def coefficients(
     head : {"softmax", "sigmoid", "squared"}, default="softmax"
         What the logits mean.
 
+    Returns
+    -------
+    alpha : Tensor of shape (n_samples, n_outputs)
+        The coefficients.
+    q : Tensor of shape (n_samples,)
+        The derivative.
+
     Examples
     --------
     >>> import torch                                     # f = (2x, 0) at x = 0, E[x'] = 3
     >>> X = torch.zeros(1, 1, requires_grad=True)
     >>> logits = torch.cat([2 * X, 0 * X], dim=1)
-    >>> parts = coefficients(logits, X, torch.tensor([[1.0, 0.0]]), X_mean=3.0)
-    >>> parts.alpha.tolist(), parts.norm.tolist(), parts.distance.tolist(), parts.q.tolist()
-    ([[-0.5, 0.0]], [[2.0, 0.0]], [3.0], [-3.0])
+    >>> coefficients(logits, X, torch.tensor([[1.0, 0.0]]), X_mean=3.0)
+    (tensor([[-0.5000,  0.0000]]), tensor([-3.]))
     """
     n_samples, n_outputs = logits.shape
     unit = torch.eye(n_outputs, dtype=logits.dtype, device=logits.device)
@@ -204,8 +187,7 @@ def coefficients(
     )
     direction = (X_mean - X).detach().flatten(1)
     grads, residual = grads.flatten(2), HEADS[head].mean(logits.detach()) - y_onehot
-    along, norm = (grads * direction).sum(dim=-1).T, grads.norm(dim=-1).T
-    distance = direction.norm(dim=-1)
-    lengths = norm * distance[:, None]
+    along = (grads * direction).sum(dim=-1).T
+    lengths = grads.norm(dim=-1).T * direction.norm(dim=-1)[:, None]
     cosine = torch.where(lengths > 0, along / lengths.clamp_min(1e-30), torch.zeros_like(along))
-    return Coefficients(residual * cosine, norm, distance, (residual * along).sum(dim=-1))
+    return residual * cosine, (residual * along).sum(dim=-1)

@@ -120,26 +120,20 @@ def _leave() -> None:
         dist.destroy_process_group()
 
 
-def same_everywhere(value: Any, device_type: str = "cpu") -> Any:
-    """The value of the main process, in all processes; all of them must call this.
+def same_seed(device_type: str = "cpu") -> int:
+    """A new seed, the same in all processes; all of them must call this.
 
     Examples
     --------
-    >>> same_everywhere("a value")
-    'a value'
+    >>> 0 <= same_seed() < 2**32
+    True
     """
-    if not is_distributed():
-        return value
-    join(device_type)
-    values = [value]
-    with report_lost_process("before training"):
-        dist.broadcast_object_list(values, src=0)
-    return values[0]
-
-
-def same_seed(device_type: str = "cpu") -> int:
-    """A new seed, the same in all processes."""
-    return same_everywhere(secrets.randbits(32), device_type)
+    seeds = [secrets.randbits(32)]
+    if is_distributed():
+        join(device_type)
+        with report_lost_process("before training"):
+            dist.broadcast_object_list(seeds, src=0)
+    return seeds[0]
 
 
 def _text(when: str | Callable[[], str]) -> str:
@@ -269,17 +263,11 @@ def total_over_all(values: Tensor) -> Tensor:
 
 
 class Launched:
-    """Stands in for an accelerator in skorch's mixin if none is needed, or not yet."""
+    """Stands in for an accelerator outside of training, and in a single process."""
 
-    device_placement = False
     num_processes = 1
 
     @property
     def is_main_process(self) -> bool:
         """Whether this process writes files."""
         return is_main()
-
-    def wait_for_everyone(self) -> None:
-        """Wait for the others, if they have joined."""
-        if dist.is_initialized():
-            dist.barrier()
