@@ -101,7 +101,7 @@ def join(device_type: str = "cpu") -> Any:
             "mixupe-sklearn[distributed]."
         ) from error
     n_threads, was_joined = torch.get_num_threads(), dist.is_initialized()
-    with report_lost_process("while the processes joined"), warnings.catch_warnings():
+    with report_lost_process(lambda: "while the processes joined"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "OMP_NUM_THREADS")  # restored below
         accelerator = accelerate.Accelerator(
             cpu=device_type == "cpu",
@@ -131,22 +131,18 @@ def same_seed(device_type: str = "cpu") -> int:
     seeds = [secrets.randbits(32)]
     if is_distributed():
         join(device_type)
-        with report_lost_process("before training"):
+        with report_lost_process(lambda: "before training"):
             dist.broadcast_object_list(seeds, src=0)
     return seeds[0]
 
 
-def _text(when: str | Callable[[], str]) -> str:
-    return when if isinstance(when, str) else when()
-
-
 @contextmanager
-def report_lost_process(when: str | Callable[[], str]) -> Iterator[None]:
+def report_lost_process(when: Callable[[], str]) -> Iterator[None]:
     """Turn errors about a lost process into a ConnectionError that names the time.
 
     Examples
     --------
-    >>> with report_lost_process("in epoch 3"):
+    >>> with report_lost_process(lambda: "in epoch 3"):
     ...     raise RuntimeError("[gloo/pair.cc:537] Connection closed by peer. Good luck.")
     Traceback (most recent call last):
         ...
@@ -161,7 +157,7 @@ def report_lost_process(when: str | Callable[[], str]) -> Iterator[None]:
         # The first sentence of torch's message, without its source location.
         reason = re.sub(r"^\[\S*\]\s*", "", text).splitlines()[0].split(". ")[0].rstrip(".")
         raise ConnectionError(
-            f"Got no answer from another process {_text(when)} ({reason}), but expected "
+            f"Got no answer from another process {when()} ({reason}), but expected "
             f"{world_size()} processes: one has ended; start all of them again."
         ) from error
 
@@ -216,7 +212,7 @@ def _is_same(first: Any, second: Any) -> bool:
 
 
 @contextmanager
-def synchronised(when: str | Callable[[], str]) -> Iterator[None]:
+def synchronised(when: Callable[[], str]) -> Iterator[None]:
     """Run a block that needs no other process, then wait for all processes to finish it.
 
     The main process decides whether training stops (KeyboardInterrupt, as in skorch). An error in
@@ -225,7 +221,7 @@ def synchronised(when: str | Callable[[], str]) -> Iterator[None]:
     Examples
     --------
     >>> try:
-    ...     with synchronised("in epoch 3"):
+    ...     with synchronised(lambda: "in epoch 3"):
     ...         raise KeyboardInterrupt
     ... except KeyboardInterrupt:
     ...     print("training ends here")
@@ -242,7 +238,7 @@ def synchronised(when: str | Callable[[], str]) -> Iterator[None]:
     for rank, outcome in enumerate(outcomes):
         if outcome not in (None, _STOP):
             raise ConnectionError(
-                f"Got an error in process {rank} {_text(when)} ({outcome}), but expected none in "
+                f"Got an error in process {rank} {when()} ({outcome}), but expected none in "
                 f"all {len(outcomes)} processes: training has ended in all of them."
             )
     if outcomes[0] == _STOP:
