@@ -18,7 +18,6 @@ from torch import nn
 
 from mixupe_sklearn import MixupEImageClassifier, MixupENet
 from mixupe_sklearn._distributed.net import DistributedNet
-from mixupe_sklearn._distributed.process_group import is_main, world_size
 from mixupe_sklearn._net.callbacks import EpochHook
 from mixupe_sklearn.callbacks import PolyakAverage, WarmupCosine
 from mixupe_sklearn.modules import MLP
@@ -355,5 +354,5 @@ def train_for_ever(folder):
 
 
 if __name__ == "__main__":
-    assert world_size() > 1, is_main()
+    assert int(os.environ["WORLD_SIZE"]) > 1
     {"all": run_all, "for ever": train_for_ever}[sys.argv[1]](Path(sys.argv[2]))

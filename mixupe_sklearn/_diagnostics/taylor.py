@@ -16,7 +16,6 @@ and moves some higher ones out of the remainder.)
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +23,7 @@ from scipy.special import roots_jacobi
 from torch import Tensor
 from torch.func import jvp
 
-from mixupe_sklearn._method.glm import HEADS, glm_loss
+from mixupe_sklearn._method.glm import HEADS
 from mixupe_sklearn._method.mixup import is_unmixed
 from mixupe_sklearn._method.penalties import one_minus_lam_moment
 
@@ -93,53 +92,6 @@ def derivatives_at_zero(phi: Callable[[Tensor], Tensor], order: int) -> list[Ten
         return with_next
 
     return list(up_to(order)(torch.zeros((), dtype=torch.float64)))
-
-
-class Expansion(NamedTuple):
-    """Sums over pairs of samples: clean loss, Mixup loss, and the derivatives of each order."""
-
-    standard: float
-    mixup: float
-    derivatives: np.ndarray
-
-
-def expand(
-    run: Callable[[Tensor], Tensor],
-    X: Tensor,
-    other: Tensor,
-    targets: Tensor,
-    order: int,
-    alpha: float,
-    beta: float | None,
-    head: str,
-) -> Expansion:
-    """Expand the loss of pairs, from one sample toward the other, in double precision.
-
-    Parameters
-    ----------
-    run : callable
-        Computes logits from inputs, sample by sample.
-    X, other : Tensor of shape (n_pairs, ...)
-        First and second sample of each pair.
-    targets : Tensor of shape (n_pairs, n_outputs)
-        Targets of the samples in ``X``.
-    order : int
-        Number of derivatives.
-    alpha, beta : float
-        Parameters of the Beta distribution.
-    head : str
-        What the logits mean.
-    """
-    direction = other - X
-
-    def phi(a: Tensor) -> Tensor:
-        return glm_loss(run(X + a * direction), targets, head=head)[0].sum()
-
-    with torch.no_grad():
-        values = [float(value) for value in derivatives_at_zero(phi, order)]
-        points, weights = nodes(alpha, beta)
-        mixed = sum(w * float(phi(torch.tensor(a))) for a, w in zip(points, weights, strict=True))
-    return Expansion(values[0], float(mixed), np.array(values[1:]))
 
 
 def coefficients(

@@ -12,7 +12,7 @@ statistics are those of the main process. Each process draws its own dropout mas
 
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -272,15 +272,11 @@ class DistributedNet(MixupENet):
         self, iterator: Any, training: bool, prefix: str, step_fn: Any, **fit_params: Any
     ) -> None:
         """Run an epoch; after training, all processes copy the statistics of the main one."""
-        run = super().run_single_epoch
-        if self._group is None:
-            run(iterator, training, prefix, step_fn, **fit_params)
-        elif training:
-            run(iterator, training, prefix, step_fn, **fit_params)
+        is_alone = self._group is None or training
+        with nullcontext() if is_alone else synchronised(self._when):
+            super().run_single_epoch(iterator, training, prefix, step_fn, **fit_params)
+        if training and self._group is not None:
             self._copy_from_main(*self._statistics())
-        else:
-            with synchronised(self._when):
-                run(iterator, training, prefix, step_fn, **fit_params)
 
     def notify(self, method_name: str, **cb_kwargs: Any) -> None:
         """Call the callbacks; between epochs, all processes continue or stop with the main one."""
@@ -291,14 +287,11 @@ class DistributedNet(MixupENet):
             with synchronised(self._when):
                 super().notify(method_name, **cb_kwargs)
         except KeyboardInterrupt:
-            self._mark_planned_stop()
+            # The stop is planned in processes whose own callbacks would have continued, too.
+            for _, callback in self.callbacks_:
+                if isinstance(callback, EpochHook) and not self.accelerator.is_main_process:
+                    callback.has_stopped_ = True
             raise
-
-    def _mark_planned_stop(self) -> None:
-        """Mark the stop as planned in processes whose own callbacks would have continued."""
-        for _, callback in self.callbacks_:
-            if isinstance(callback, EpochHook) and not self.accelerator.is_main_process:
-                callback.has_stopped_ = True
 
     def save_params(self, *args: Any, **kwargs: Any) -> None:
         """Write in the main process; no process waits, so one alone may call this."""

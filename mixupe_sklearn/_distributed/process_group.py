@@ -24,20 +24,15 @@ _LOST = ("gloo", "nccl", "connection closed", "connection reset", "broken pipe")
 _STOP = "stop"
 
 
-def world_size() -> int:
-    """Number of processes that were started together; one without ``torchrun``.
+def is_distributed() -> bool:
+    """Whether ``torchrun`` started several processes.
 
     Examples
     --------
-    >>> world_size()
-    1
+    >>> is_distributed()
+    False
     """
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def is_distributed() -> bool:
-    """Whether several processes were started together."""
-    return world_size() > 1
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def is_main() -> bool:
@@ -158,7 +153,7 @@ def report_lost_process(when: Callable[[], str]) -> Iterator[None]:
         reason = re.sub(r"^\[\S*\]\s*", "", text).splitlines()[0].split(". ")[0].rstrip(".")
         raise ConnectionError(
             f"Got no answer from another process {when()} ({reason}), but expected "
-            f"{world_size()} processes: one has ended; start all of them again."
+            f"{os.environ.get('WORLD_SIZE')} processes: one has ended; start all of them again."
         ) from error
 
 

@@ -191,12 +191,6 @@ def test_curves_show_the_history(iris):
     assert len(penalty.q_abs) == 3
 
 
-def test_losses_that_start_high_get_a_log_axis():
-    rows = [{"train_loss": loss, "valid_loss": 100 * loss**3} for loss in (5.0, 0.5, 0.4)]
-    left, right = plot_loss_curves(rows)[""].ax_
-    assert (left.get_yscale(), right.get_yscale()) == ("linear", "log")
-
-
 def test_displays_accept_axes(iris):
     figure, (left, right) = plt.subplots(1, 2)
     fitted = classifier(DerivativeMonitor(every=1)).fit(*iris)
