@@ -14,6 +14,7 @@ check: .venv/dev .venv-wheel/checked
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/bandit -q -r mixupe_sklearn benchmarks -c pyproject.toml
+	$(BIN)/python .ci/words.py
 	$(BIN)/python .ci/audit.py
 
 format: .venv/dev
@@ -41,7 +42,7 @@ clean:
 	touch $@
 
 # The wheel, installed into an environment of its own with no extra, must import and learn.
-.venv-wheel/checked: pyproject.toml constraints.txt README.md LICENSE .ci/wheel_check.py $(wildcard mixupe_sklearn/*.py mixupe_sklearn/*/*.py) | .venv/dev
+.venv-wheel/checked: pyproject.toml constraints.txt README.md LICENSE .ci/wheel_check.py $(wildcard mixupe_sklearn/*.py mixupe_sklearn/*/*.py mixupe_sklearn/*/*/*.py) | .venv/dev
 	rm -rf dist .venv-wheel
 	$(BIN)/python -m build --wheel --outdir dist . > /dev/null
 	$(PYTHON) -m venv .venv-wheel

@@ -1,32 +1,99 @@
-"""ERM, Mixup and MixupE on pictures: ``python -m benchmarks.images [--data FILE.npz]``.
+"""ERM, Mixup and MixupE on images: ``python -m benchmarks.images [--data FILE.npz]``.
 
-Small networks on a subset of a data set, three seeds: errors with deviations, and what an epoch of
-MixupE takes of one of Mixup. Each fit is a line of ``rows.csv`` in the output folder, with its
-accuracy on deformed test pictures, which ``benchmarks.deformations`` reports on; the report is made
-from these lines alone. A run that ends early goes on where it was when the same command is given
-again, and fits are made seed by seed: what is there can be compared.
+Small networks on a subset of a dataset, three seeds: errors with deviations, and with ``--timing``
+the time of an epoch of MixupE over one of Mixup. Each fit is a row of ``rows.csv`` in the output
+folder, with its accuracy on deformed test images, and reports are made from these rows alone. The
+same command resumes an interrupted run. Fits are run seed by seed, so that partial results can be
+compared.
+
+``--ablation`` compares the four cells of the paper's ablation (ERM, Mixup, ERM with the penalty,
+MixupE), and MixupE by its eta. ``--deformations`` compares Mixup, Manifold Mixup and MixupE on
+rotated, sheared and zoomed test images. Both share the rows and run only the missing fits.
 """
 
+import argparse
 import sys
 from collections.abc import Sequence
 
-from benchmarks._signals.command import run_and_report
-from benchmarks._signals.options import configs_of, make_parser
-from benchmarks._signals.report import Report, all_methods
+from benchmarks._harness.report_tables import ReportTable
+from benchmarks._vision_speech.command import run_and_report
+from benchmarks._vision_speech.fits import Config, config_of
+from benchmarks._vision_speech.options import configs_of, make_parser
+from benchmarks._vision_speech.report import (
+    CELLS,
+    Report,
+    Section,
+    ablation_table,
+    all_methods,
+    deformations_table,
+    eta_table,
+)
 
+DEFORMED_METHODS = ("mixup", "manifold-mixup", "mixupe")
+ETAS = (1e-4, 1e-3, 1e-2, 1e-1)
 EXAMPLES = """\
   python -m benchmarks.images                                     digits, a few minutes
   python -m benchmarks.images --data cifar10_subset.npz --epochs 12
+  python -m benchmarks.images --data cifar10_subset.npz --epochs 12 --ablation
   python -m benchmarks.images --data cifar-10-batches-py --layout cifar10 --networks preactresnet18
   python -m benchmarks.images --data cifar10_subset.npz --report-only"""
-REPORT = Report("images", "Images", all_methods)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = make_parser("image", "ERM, Mixup and MixupE on images.", EXAMPLES)
+    group = made.add_argument_group("other comparisons").add_mutually_exclusive_group()
+    words = "ERM, Mixup, ERM with the penalty and MixupE, and MixupE by its eta"
+    group.add_argument("--ablation", action="store_true", help=words)
+    words = "Mixup, Manifold Mixup and MixupE on deformed test images"
+    group.add_argument("--deformations", action="store_true", help=words)
+    made.add_argument(
+        "--etas",
+        nargs="*",
+        type=float,
+        default=list(ETAS),
+        metavar="ETA",
+        help="ablation: values of eta (0.0001 0.001 0.01 0.1)",
+    )
+    return made
+
+
+def by_eta(options: argparse.Namespace) -> list[Config]:
+    """MixupE with each eta, that of the four cells included."""
+    etas = dict.fromkeys([options.eta, *options.etas])
+    return [config_of("mixupe", alpha=options.alpha, eta=eta) for eta in etas]
+
+
+def wanted(options: argparse.Namespace) -> list[Config]:
+    """The methods that are run."""
+    if options.ablation:
+        return list(dict.fromkeys([*configs_of(options, CELLS), *by_eta(options)]))
+    return configs_of(options, DEFORMED_METHODS if options.deformations else None)
+
+
+def report_of(options: argparse.Namespace) -> Report:
+    """The report that is written."""
+
+    def ablation(section: Section) -> list[ReportTable | None]:
+        cells = configs_of(options, CELLS)
+        mixup = next(config for config in cells if config.method == "mixup")
+        return [ablation_table(section, cells), eta_table(section, mixup, by_eta(options))]
+
+    def deformations(section: Section) -> list[ReportTable | None]:
+        configs = configs_of(options, DEFORMED_METHODS)
+        return [deformations_table(section, network, configs) for network in section.networks]
+
+    if options.ablation:
+        return Report("ablation", "Ablation", ablation)
+    if options.deformations:
+        return Report("deformations", "Deformed test images", deformations)
+    return Report("images", "Images", all_methods)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read the command line, run, and end with a sentence where something is wrong."""
-    description = "ERM, Mixup and MixupE on pictures."
-    options = make_parser("images", "image", description, EXAMPLES).parse_args(arguments)
-    return run_and_report(options, configs_of, REPORT)
+    """Run, report, and return the exit status."""
+    options = parser().parse_args(arguments)
+    return run_and_report(options, wanted, report_of(options))
 
 
 if __name__ == "__main__":

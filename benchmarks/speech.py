@@ -1,16 +1,17 @@
 """ERM, Mixup and MixupE on speech: ``python -m benchmarks.speech [--data FOLDER]``.
 
-Spoken words in the layout of Google's Speech Commands, each seed with a split of its own in which
-no speaker is on both sides; without a folder, tones made by rule. Spectrograms are made once and
-kept. Rows, report and going on are those of ``benchmarks.images``.
+Spoken words in the layout of Google's Speech Commands. Each seed has its own split, in which no
+speaker is on both sides. Without a folder the data are synthetic tones. Spectrograms are computed
+once and cached. Rows, report and resuming are those of ``benchmarks.images``.
 """
 
+import argparse
 import sys
 from collections.abc import Sequence
 
-from benchmarks._signals.command import run_and_report
-from benchmarks._signals.options import configs_of, make_parser
-from benchmarks._signals.report import Report, all_methods
+from benchmarks._vision_speech.command import run_and_report
+from benchmarks._vision_speech.options import configs_of, make_parser
+from benchmarks._vision_speech.report import Report, all_methods
 
 EXAMPLES = """\
   python -m benchmarks.speech                                     tones, a few minutes
@@ -19,11 +20,14 @@ EXAMPLES = """\
 REPORT = Report("speech", "Speech", all_methods)
 
 
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    return make_parser("speech", "ERM, Mixup and MixupE on speech, split by speaker.", EXAMPLES)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read the command line, run, and end with a sentence where something is wrong."""
-    description = "ERM, Mixup and MixupE on speech, split by speaker."
-    options = make_parser("speech", "speech", description, EXAMPLES).parse_args(arguments)
-    return run_and_report(options, configs_of, REPORT)
+    """Run, report, and return the exit status."""
+    return run_and_report(parser().parse_args(arguments), configs_of, REPORT)
 
 
 if __name__ == "__main__":

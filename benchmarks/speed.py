@@ -1,51 +1,32 @@
-"""How fast, and against what: ``python -m benchmarks.speed [--quick] [--json FILE]``.
+"""Speed of training and prediction: ``python -m benchmarks.speed [--quick] [--part NAME]``.
 
 At the reference size (16,000 x 16, 26 classes, two hidden layers of 128, batch 100) all candidates
-take turns, with one thread each, and what is compared are pairs of the same round: our ERM, Mixup
-and MixupE, scikit-learn's network of the same shape, a plain skorch net, the paper's listing in
-skorch and in a bare torch loop, RealMLP where it is installed, and the floor: the matrix products
-of a step alone. A time is that of a whole ``fit``, divided by its steps.
+run in turns with one thread each, and ratios compare times of the same round: our ERM, Mixup and
+MixupE, scikit-learn's network of the same shape, a plain skorch net, the paper's listing in skorch
+and in a bare torch loop, RealMLP where it is installed, and the floor, the matrix products of a
+step alone. A time is that of a whole ``fit``, divided by its steps.
 
-Then come a busy core, memory, imports, prediction, threads, growth, and the other sizes: rows,
-features, classes, widths and batches crossed. Each part is kept as soon as it is measured, so that
-a run that was cut goes on where it was. A full run takes about half an hour on a quiet machine, a
-quick one some minutes.
+Then follow a busy core, memory, imports, prediction, threads, and the other sizes. ``--part``
+measures something else: members against single fits, the cost of a monitor, or the latency of one
+row. Each measurement is written as soon as it is finished, and the same command resumes a run. A
+full run takes about half an hour on an idle machine, a quick one a few minutes.
 """
 
 import argparse
 import pathlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
+from benchmarks._harness.cli import run_command
+from benchmarks._harness.docs_tables import write_block
+from benchmarks._harness.environment import describe_run
+from benchmarks._harness.results_file import JsonResults, Results, read_json_results, write_text
 from benchmarks._speed.measure import measure_all
-from benchmarks._speed.page import images, write_docs
-from benchmarks._speed.promises import cell_lines, lines_of
-from benchmarks._speed.scales import FULL, QUICK, Scale
-from benchmarks._speed.store import Figures, Store, describe_run, read
-from benchmarks._writing import write_text
+from benchmarks._speed.parts import PARTS, Part
+from benchmarks._speed.report import plots, printed_lines, write_docs
+from benchmarks._speed.sizes import FULL, QUICK
 
-ROOT = pathlib.Path(__file__).parents[1]
-
-
-def report(results: Figures) -> Iterator[str]:
-    """What is printed at the end: a line a size, then a line a comparison."""
-    yield "Every size, one thread each: median (quartiles) of ratios within a round."
-    yield from cell_lines(results["parts"])
-    for heading, lines in lines_of(results["parts"]):
-        yield f"\n{heading}"
-        yield from map(str, lines)
-
-
-def run(
-    scale: Scale, path: pathlib.Path, is_fresh: bool = False, again: Sequence[str] = ()
-) -> Figures:
-    """Measure what the file does not have yet, draw the plots beside it, and return all figures."""
-    store = Store(path, describe_run(scale.name), is_fresh, again)
-    measure_all(scale, store, lambda text: print(text, flush=True))
-    results = read(path)
-    for name, text in images(results).items():
-        write_text(path.with_name(f"{path.stem}-{name.removeprefix('speed-')}"), text)
-    return results
+LIBRARIES = ("mixupe-sklearn", "torch", "scikit-learn", "skorch", "numpy", "pytabkit")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -53,47 +34,78 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m benchmarks.speed", description=(__doc__ or "").splitlines()[0]
     )
-    made.add_argument("--quick", action="store_true", help="few rounds, few sizes: some minutes")
+    made.add_argument("--part", choices=PARTS, help="measure this instead of the steps of training")
+    made.add_argument("--quick", action="store_true", help="few rounds, few sizes")
     made.add_argument(
         "--json",
         type=pathlib.Path,
         metavar="FILE",
-        help="file of results (default: build/speed.json, or build/speed-quick.json)",
+        help="file of results (build/speed.json; with --part that in benchmarks/results; with "
+        "--quick one in build)",
     )
-    made.add_argument("--fresh", action="store_true", help="measure all parts again")
+    made.add_argument("--fresh", action="store_true", help="measure everything again")
     made.add_argument(
         "--again",
         nargs="+",
         default=[],
-        metavar="PART",
-        help="measure these parts again (reference, import, ...), and keep the others",
+        metavar="NAME",
+        help="measure only these again (reference, import, ...)",
     )
     made.add_argument("--docs", action="store_true", help="write tables and plots into the docs")
-    made.add_argument(
-        "--report-only", action="store_true", help="measure nothing, read the file of results"
-    )
+    made.add_argument("--report-only", action="store_true", help="measure nothing, read the file")
     return made
+
+
+def file_of(options: argparse.Namespace) -> pathlib.Path:
+    """The file of results."""
+    if options.json is not None:
+        return options.json
+    name = PARTS[options.part].results.stem if options.part else "speed"
+    if options.quick or not options.part:
+        return pathlib.Path("build") / f"{name}{'-quick' if options.quick else ''}.json"
+    return PARTS[options.part].results
+
+
+def measure_part(part: Part, store: JsonResults, is_quick: bool) -> None:
+    """Measure what the file does not have yet."""
+    for name, measure in part.measurements(is_quick).items():
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        store.part(name, measure)
+
+
+def report_part(part: Part, results: Results, has_docs: bool) -> None:
+    """Print the table, and write it into its page if asked to."""
+    print(part.report(results))
+    if has_docs:
+        write_block(part.page, part.block, part.report(results))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and write the docs if asked to."""
     options = parser().parse_args(arguments)
-    scale = QUICK if options.quick else FULL
-    name = "speed-quick.json" if options.quick else "speed.json"
-    path = options.json or pathlib.Path("build") / name
-    try:
-        if options.report_only:
-            results = read(path)
-        else:
-            results = run(scale, path, options.fresh, options.again)
-        print("\n" + "\n".join(report(results)))
+    path, scale = file_of(options), QUICK if options.quick else FULL
+
+    def work() -> int:
+        if not options.report_only:
+            run = describe_run(scale.name, LIBRARIES)
+            store = JsonResults(path, run, options.fresh, options.again)
+            if options.part:
+                measure_part(PARTS[options.part], store, options.quick)
+            else:
+                measure_all(scale, store, lambda text: print(text, flush=True))
+                for name, text in plots(read_json_results(path)).items():
+                    write_text(path.with_name(f"{path.stem}-{name.removeprefix('speed-')}"), text)
+        results = read_json_results(path)
+        if options.part:
+            report_part(PARTS[options.part], results, options.docs)
+            return 0
+        print("\n" + "\n".join(printed_lines(results)))
         if options.docs:
-            write_docs(results, ROOT / "docs")
-    except (OSError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    print(f"\nFigures: {path}")
-    return 0
+            write_docs(results)
+        print(f"\nFigures: {path}")
+        return 0
+
+    return run_command(work)
 
 
 if __name__ == "__main__":

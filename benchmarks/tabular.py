@@ -1,10 +1,10 @@
-"""The paper's table of tabular data sets, made by one command: ``python -m benchmarks.tabular``.
+"""Reproduce the paper's table of tabular datasets: ``python -m benchmarks.tabular``.
 
-ERM, Mixup and MixupE by the paper's protocol on tables that come with scikit-learn (the default),
-on OpenML tasks (``--source openml``: the paper's fifteen, unless others are named) or on a table
-of your own (``--csv FILE --target COLUMN``). Each fit is a line of ``rows.csv`` in the output
-folder; the report is made from these lines alone. A run that ends early, for whatever reason, goes
-on where it was when the same command is given again.
+The command runs ERM, Mixup and MixupE by the paper's protocol on datasets that come with
+scikit-learn (default), on OpenML tasks (``--source openml``: the paper's fifteen unless others are
+named) or on your own dataset (``--csv FILE --target COLUMN``). Each fit is a row of ``rows.csv`` in
+the output folder, and the report is generated from these rows alone. If a run ends early, the same
+command resumes it.
 """
 
 import argparse
@@ -17,26 +17,24 @@ from functools import partial
 
 import pandas as pd
 
-from benchmarks._tabular.command import INTERRUPTED, end_in_order
-from benchmarks._tabular.escaping import printable
+from benchmarks._harness.cli import INTERRUPTED, run_command
+from benchmarks._harness.report_tables import printable
+from benchmarks._harness.results_file import ResultsFile, read_rows, write_text
+from benchmarks._harness.runner import Item, LostWorkersError, run
+from benchmarks._tabular.baselines import check_baselines
+from benchmarks._tabular.fits import TabularPlan
+from benchmarks._tabular.methods import OWN
 from benchmarks._tabular.options import check, folder_of, parser
-from benchmarks._tabular.own import OWN
-from benchmarks._tabular.peers import check_peers
-from benchmarks._tabular.protocol import TRAINING, params_text
+from benchmarks._tabular.protocol import FITS, TRAINING, params_text
 from benchmarks._tabular.report import make_report
-from benchmarks._tabular.report.results import choose
-from benchmarks._tabular.rows import RowsFile, read_rows
-from benchmarks._tabular.running import Item, Plan, run
-from benchmarks._tabular.workers import LostWorkersError
-from benchmarks._writing import write_text
 from mixupe_sklearn.datasets import EMBEDDED, load_embedded, read_csv
 
 
 def items_of(options: argparse.Namespace) -> list[Item]:
-    """The data sets that are asked for."""
+    """Return the requested datasets."""
     if options.csv is not None:
-        # Read once: a file that changes during a run would give rows of two tables.
-        table = read_csv(options.csv, options.target)
+        # Read once: the file may change during a run.
+        table = read_csv(options.csv, options.target, name=options.csv_name)
         return [Item(table.name, lambda: table)]
     if options.source == "embedded":
         return [Item(name, partial(load_embedded, name)) for name in options.names or EMBEDDED]
@@ -50,7 +48,7 @@ def _openml_items(options: argparse.Namespace) -> list[Item]:
     task, dataset = partial(openml.load_task, **how), partial(openml.load_dataset, **how)
     items = [Item(f"task {number}", partial(task, number)) for number in options.tasks or ()]
     items += [
-        Item(f"data set {number}", partial(dataset, number)) for number in options.datasets or ()
+        Item(f"dataset {number}", partial(dataset, number)) for number in options.datasets or ()
     ]
     if options.suite is not None:
         numbers = openml.tasks_of_suite(options.suite, **how)
@@ -68,31 +66,31 @@ def _paper_items(task: Callable, dataset: Callable) -> list[Item]:
     ]
 
 
-def plan_of(options: argparse.Namespace) -> Plan:
-    """What is to be run on each data set."""
+def plan_of(options: argparse.Namespace) -> TabularPlan:
+    """Return what is run on each dataset."""
     methods = list(dict.fromkeys(options.methods))
-    if options.peers is not None:
-        methods += [name for name in check_peers(options.peers) if name not in methods]
+    if options.baselines is not None:
+        methods += [name for name in check_baselines(options.baselines) if name not in methods]
     if not methods:
-        raise ValueError("Got --methods without names, but expected some, or --peers.")
+        raise ValueError("Got --methods without names, but expected some, or --baselines.")
     training = TRAINING | {"max_epochs": options.epochs}
-    return Plan(
+    return TabularPlan(
         methods, options.grid, options.splits, options.seeds, training, options.retry_failed
     )
 
 
 def run_and_report(options: argparse.Namespace, command: str) -> int:
-    """Run what is open, make the report of all rows, and say where it is."""
+    """Run all open fits, report on all rows, and return the exit status."""
     folder, end = folder_of(options), Ending()
     path = folder / "rows.csv"
     if not options.report_only:
         end = run_all(options, path, command)
     elif not path.exists():
         raise ValueError(f"Got --report-only, but found no {path}: run without it first.")
-    rows = of_protocol(read_rows(path), options) if path.exists() else pd.DataFrame()
+    rows = of_protocol(read_rows(path, FITS), options) if path.exists() else pd.DataFrame()
     if rows.empty:
-        words = map(printable, end.words)
-        print("There are no rows to report on.", *words, sep="\n", file=sys.stderr)
+        messages = map(printable, end.messages)
+        print("There are no rows to report on.", *messages, sep="\n", file=sys.stderr)
         return end.status or 1
     commands = read_commands(folder) or command
     report = make_report(rows, folder, command=commands, not_run=end.not_run)
@@ -101,46 +99,45 @@ def run_and_report(options: argparse.Namespace, command: str) -> int:
     if len(failed):
         example = printable(failed["error"].iloc[0])
         print(f"{len(failed)} of {len(rows)} fits failed, such as: {example}")
-    for line in end.words:
+    for line in end.messages:
         print(printable(line), file=sys.stderr)
-    if end.status == 0 and options.publish:
-        return publish_rows(options, rows, folder)
     return end.status or int(len(failed) == len(rows))
 
 
 @dataclass
 class Ending:
-    """How a run ended: its exit status, data sets that were not run, and why it ended early."""
+    """How a run ended: its exit status, datasets that were not run, and why it ended early."""
 
     status: int = 0
     not_run: dict[str, str] = field(default_factory=dict)
     reason: str = ""
 
     @property
-    def words(self) -> list[str]:
-        """What to tell of it."""
-        told = [f"Not run: {name}: {reason}" for name, reason in self.not_run.items()]
-        if len(told) > 2:  # most often for the same reason
-            told = [f"Not run: {', '.join(self.not_run)}; the first: {told[0].split(': ', 2)[2]}"]
-        return told + ([self.reason] if self.reason else [])
+    def messages(self) -> list[str]:
+        """What to print about it."""
+        lines = [f"Not run: {name}: {reason}" for name, reason in self.not_run.items()]
+        if len(lines) > 2:  # most often for the same reason
+            first = next(iter(self.not_run.values()))
+            lines = [f"Not run: {', '.join(self.not_run)}; the first: {first}"]
+        return lines + ([self.reason] if self.reason else [])
 
 
 def run_all(options: argparse.Namespace, path: pathlib.Path, command: str) -> Ending:
-    """Run what is open, and end in good order where that is cut short."""
+    """Run all open fits; return how the run ended, also if it was interrupted."""
     items, plan = items_of(options), plan_of(options)
-    with RowsFile(path) as file:
-        note_command(path.parent, command)
-        how = {"n_jobs": options.jobs, "scheduler": options.scheduler}
+    with ResultsFile(path, FITS) as file:
+        record_command(path.parent, command)
         try:
-            return Ending(not_run=run(items, plan, file, **how, is_shown=not options.quiet))
+            not_run = run(items, plan, file, n_jobs=options.jobs, is_shown=not options.quiet)
+            return Ending(not_run=not_run)
         except KeyboardInterrupt:
             return Ending(130, reason=INTERRUPTED)
         except LostWorkersError as error:
             return Ending(1, reason=f"Error: {error}")
 
 
-def note_command(folder: pathlib.Path, command: str) -> None:
-    """Keep the commands that have made the rows: the report tells them."""
+def record_command(folder: pathlib.Path, command: str) -> None:
+    """Add a command to the list of those that made the rows, which the report prints."""
     path = folder / "commands.txt"
     lines = path.read_text().splitlines() if path.exists() else []
     if command not in lines:
@@ -148,16 +145,15 @@ def note_command(folder: pathlib.Path, command: str) -> None:
 
 
 def read_commands(folder: pathlib.Path) -> str:
-    """The commands that have made the rows, in one line."""
+    """Return the commands that made the rows, in one line."""
     path = folder / "commands.txt"
     return "; ".join(path.read_text().splitlines()) if path.exists() else ""
 
 
 def of_protocol(rows: pd.DataFrame, options: argparse.Namespace) -> pd.DataFrame:
-    """Rows of the protocol that is asked for: figures of different ones are not comparable.
+    """Return the rows of the requested protocol: results of different ones are not comparable.
 
-    Of a data set whose content has changed, the newest counts; so it is with the settings of our
-    own defaults.
+    If the content of a dataset or our own defaults have changed, the newest count.
     """
     training = plan_of(options).training
     params = {
@@ -172,7 +168,7 @@ def of_protocol(rows: pd.DataFrame, options: argparse.Namespace) -> pd.DataFrame
     n_others = int((~is_wanted).sum())
     if n_others:
         print(
-            f"Note: {n_others} rows of other splits, numbers of epochs or contents of a data set, "
+            f"Note: {n_others} rows of other splits, numbers of epochs or contents of a dataset, "
             f"or of older defaults, are not part of this report.",
             file=sys.stderr,
         )
@@ -180,20 +176,12 @@ def of_protocol(rows: pd.DataFrame, options: argparse.Namespace) -> pd.DataFrame
 
 
 def newest_params(rows: pd.DataFrame, method: str) -> str:
-    """What a method of ours was run with last: a report of old rows tells of what they are."""
+    """Return the parameters of the last rows of one of our methods."""
     return rows.loc[rows["method"] == method, "params"].iloc[-1]
 
 
-def publish_rows(options: argparse.Namespace, rows: pd.DataFrame, folder: pathlib.Path) -> int:
-    """Send the chosen configurations of all methods to the OpenML server."""
-    from benchmarks._tabular.publish import publish
-
-    sent = publish(choose(rows), rows, server=options.server, ledger=folder / "published.csv")
-    return 0 if sent.is_complete else 1
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read the command line, run, and end with a sentence where something is wrong."""
+    """Run the command and return its exit status."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     options = parser().parse_args(given)
     command = shlex.join(["python", "-m", "benchmarks.tabular", *given])
@@ -202,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check(options)
         return run_and_report(options, command)
 
-    return end_in_order(work)
+    return run_command(work)
 
 
 if __name__ == "__main__":

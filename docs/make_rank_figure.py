@@ -8,9 +8,10 @@ import matplotlib.pyplot as plt
 ROOT = pathlib.Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks._harness.results_file import read_rows  # noqa: E402
+from benchmarks._tabular.protocol import FITS  # noqa: E402
 from benchmarks._tabular.report.results import choose, error_table  # noqa: E402
 from benchmarks._tabular.report.statistics import compare_ranks  # noqa: E402
-from benchmarks._tabular.rows import read_rows  # noqa: E402
 
 ROWS = ROOT / "benchmarks" / "results" / "baselines" / "rows.csv"
 FIGURE = ROOT / "docs" / "_static" / "ranks.png"
@@ -30,7 +31,7 @@ LABELS = {
 
 def read_errors():
     """Test errors with default settings, datasets by methods."""
-    return error_table(choose(read_rows(ROWS))).drop(columns="mixupe-paper")
+    return error_table(choose(read_rows(ROWS, FITS))).drop(columns="mixupe-paper")
 
 
 def describe(ranks):

@@ -3,13 +3,13 @@
 from importlib import import_module
 from typing import Any
 
-import mixupe_sklearn._utils.skorch_import  # noqa: F401  # before any of ours that needs skorch
+import mixupe_sklearn._utils.skorch_import  # noqa: F401  # before the first import of skorch
 from mixupe_sklearn._estimators.classifier import MixupEClassifier
 from mixupe_sklearn._estimators.regressor import MixupERegressor
 from mixupe_sklearn._method.criterion import LossParts, MixupELoss
 from mixupe_sklearn._method.mixup import Draw
 from mixupe_sklearn._net.net import MixupENet, MixupENetRegressor
-from mixupe_sklearn._training.presets import preset
+from mixupe_sklearn._training.config import preset
 
 __version__ = "0.1.0.dev0"
 
@@ -26,6 +26,7 @@ __all__ = [
     "MixupESearchCV",
     "MixupESpeechClassifier",
     "Spectrogram",
+    "fit_many",
     "load",
     "make_mixupe_pipeline",
     "make_preprocessor",
@@ -37,8 +38,9 @@ __all__ = [
     "to_onnx",
     "to_torch",
 ]
-# Names that are loaded when they are first asked for: their module, and the extra that they need.
+# Names that are imported on first use: their module, and the extra that they need.
 _LAZY = {
+    "fit_many": ("mixupe_sklearn._estimators.fit_many", None),
     "load": ("mixupe_sklearn.persistence", None),
     "make_mixupe_pipeline": ("mixupe_sklearn.preprocessing", None),
     "make_preprocessor": ("mixupe_sklearn.preprocessing", None),
@@ -57,7 +59,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load a name when it is first asked for."""
+    """Import a name on first use."""
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, extra = _LAZY[name]

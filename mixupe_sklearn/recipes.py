@@ -1,31 +1,259 @@
-"""The paper's trainings on pictures and speech as plain data, one for each row of its tables.
+"""The paper's trainings on images and speech as plain data, one for each row of its tables.
 
-``RECIPES`` has them by name; :func:`recipe` finds one, and its ``make_estimator`` makes an
-estimator that is trained like that.
+``RECIPES`` holds them by name; :func:`recipe` returns one, and its ``make_estimator`` makes an
+estimator with its settings.
 """
 
 import copy
 import difflib
+import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from mixupe_sklearn._net.recipe import Figures, Recipe
+from skorch.callbacks import LRScheduler
+
+from mixupe_sklearn._net.warmup_cosine import WarmupCosine
+from mixupe_sklearn._net.weight_average import PolyakAverage
+from mixupe_sklearn._utils.parameter_rules import Number, check_rules
 
 __all__ = ["RECIPES", "Recipe", "recipe", "recipes_table"]
 
+SCALE = Number("a number above 0 and at most 1", high=math.nextafter(1, 2), open_low=True)
+# Least width of a layer in a small trial.
+LEAST_WIDTH = 8
+# Widths of attention heads, which stay constant: other widths are multiples of them.
+D_HEAD_VIT, D_HEAD_COATNET = 64, 32
+# By method: the mean that the paper reports, and its standard deviation or None.
+Figures = Mapping[str, tuple[float, float | None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """One training of the paper.
+
+    Parameters
+    ----------
+    name : str
+        Its key in ``RECIPES``.
+    kind : {"image", "speech"}
+        Kind of estimator.
+    dataset : str
+        The dataset, in the paper's words.
+    n_outputs : int
+        Number of its classes.
+    image_size : tuple of int
+        Height and width of an image, or of a spectrogram.
+    module : str
+        Name of the network.
+    alpha, eta : float
+        The parameters of the method.
+    source : str
+        Table of the paper with the figures.
+    figures : dict
+        Results of the paper in percent: for each metric and each method a mean, and its standard
+        deviation or None.
+    notes : tuple of str, default=()
+        Settings that the paper does not give, and the choices made here.
+    module_params : dict, default={}
+        Further parameters of the network.
+    optimizer : {"adam", "adamw", "sgd"}, default="sgd"
+        The optimizer.
+    optimizer_params : dict, default={}
+        Further parameters of the optimizer.
+    lr, weight_decay : float
+        Peak of the learning rate, and L2 penalty (decoupled for AdamW).
+    batch_size : int, default=100
+        Samples per batch.
+    max_epochs : int, default=None
+        Length of the training, or None if the paper counts steps.
+    n_steps : int, default=None
+        Length of the training in steps.
+    n_train : int, default=None
+        Number of training samples, where needed to convert steps to epochs.
+    schedule : {"constant", "milestones", "warmup-cosine"}, default="constant"
+        Schedule of the learning rate.
+    milestones : tuple of int, default=()
+        Epochs after which the learning rate is divided by ten.
+    n_warmup : int, default=0
+        Number of warm-up steps.
+    final : float, default=1.0
+        Factor of the peak at the end of a cosine.
+    polyak_rate : float, default=None
+        Rate of the moving average of weights, or None.
+    augment : str, default=None
+        Random augmentation of training images.
+
+    Examples
+    --------
+    >>> from mixupe_sklearn.recipes import recipe
+    >>> found = recipe("imagenet-vit-b16")
+    >>> found.optimizer, found.weight_decay, found.n_steps, found.n_epochs
+    ('adamw', 0.3, 100000, 320)
+    >>> found.figures["top-1 accuracy"]["mixupe"]
+    (80.4, 0.1)
+    """
+
+    name: str
+    kind: str
+    dataset: str
+    n_outputs: int
+    image_size: tuple[int, int]
+    module: str
+    alpha: float
+    eta: float
+    source: str
+    figures: Mapping[str, Figures]
+    notes: tuple[str, ...] = ()
+    module_params: Mapping[str, Any] = field(default_factory=dict)
+    optimizer: str = "sgd"
+    optimizer_params: Mapping[str, Any] = field(default_factory=dict)
+    lr: float
+    weight_decay: float
+    batch_size: int = 100
+    max_epochs: int | None = None
+    n_steps: int | None = None
+    n_train: int | None = None
+    schedule: str = "constant"
+    milestones: tuple[int, ...] = ()
+    n_warmup: int = 0
+    final: float = 1.0
+    polyak_rate: float | None = None
+    augment: str | None = None
+
+    @property
+    def n_epochs(self) -> int:
+        """Number of epochs; a length in steps is rounded up to complete epochs."""
+        if self.n_steps is None or self.n_train is None:
+            return self.max_epochs or 1
+        return math.ceil(self.n_steps / math.ceil(self.n_train / self.batch_size))
+
+    def make_estimator(self, scale: float = 1.0, method: str = "mixupe", **overrides: Any) -> Any:
+        """Return an unfitted estimator with the settings of the recipe.
+
+        Parameters
+        ----------
+        scale : float, default=1.0
+            A scale below 1 makes a small trial of the recipe. It multiplies, with rounding, the
+            epochs and milestones (at least 1) and the widths of the network: its layers (at least
+            8), the widening factor of a Wide-ResNet (at least 1), the attention heads of ViT and
+            CoAtNet (at least 1, each of full width). The warm-up keeps its fraction of all steps.
+            The average of weights covers the same fraction of the training: its rate is raised to
+            the power ``1 / scale``. Depth, batches, learning rate, decay, alpha, eta and the size
+            of images stay the same. A trial of an ImageNet recipe on a CPU needs a smaller
+            ``batch_size`` and ``image_size`` too.
+        method : {"mixupe", "mixup", "erm", "erm+penalty"}, default="mixupe"
+            The method of the paper.
+        **overrides
+            Parameters of the estimator to replace. ``module_params`` are added to those of the
+            recipe; ``callbacks`` replace its schedule and average.
+
+        Returns
+        -------
+        estimator : MixupEImageClassifier or MixupESpeechClassifier
+
+        Notes
+        -----
+        A length in steps becomes complete epochs: 100,000 steps with batches of 4096 from 1,281,167
+        images are 320 epochs of 313 steps (100,160). The schedule spans the steps that the
+        estimator takes, with the warm-up as a fraction of them, so that it fits any dataset.
+
+        Examples
+        --------
+        >>> from mixupe_sklearn.recipes import recipe
+        >>> trial = recipe("cifar100-preactresnet50").make_estimator(scale=0.25, random_state=0)
+        >>> trial.max_epochs, trial.callbacks[0].milestones, trial.module_params
+        (50, [25, 38], {'width': 16})
+        """
+        check_rules({"scale": scale}, {"scale": SCALE})
+        settings = self._settings(scale, method)
+        added = overrides.pop("module_params", None) or {}
+        module_params = {**self.module_params, **narrow(self.module, scale), **added}
+        settings |= {"module_params": module_params or None, **overrides}
+        if self.kind == "speech":
+            from mixupe_sklearn.adapters.speech import MixupESpeechClassifier
+
+            return MixupESpeechClassifier(**settings)
+        from mixupe_sklearn.adapters.image import MixupEImageClassifier
+
+        return MixupEImageClassifier(
+            **{"image_size": self.image_size, "augment": self.augment, **settings}
+        )
+
+    def _settings(self, scale: float, method: str) -> dict[str, Any]:
+        names = ("module", "alpha", "eta", "optimizer", "lr", "weight_decay", "batch_size")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "method": method,
+            "optimizer_params": dict(self.optimizer_params) or None,
+            "lr_schedule": "constant",
+            "max_epochs": _part_of(self.n_epochs, scale),
+            "callbacks": list(self._callbacks(scale)) or None,
+        }
+
+    def _callbacks(self, scale: float) -> Iterator[Any]:
+        if self.schedule == "milestones":
+            milestones = [_part_of(epoch, scale) for epoch in self.milestones]
+            yield LRScheduler(policy="MultiStepLR", milestones=milestones, gamma=0.1)
+        if self.schedule == "warmup-cosine":
+            yield WarmupCosine(n_warmup=self.n_warmup / (self.n_steps or 1), final=self.final)
+        if self.polyak_rate is not None:
+            yield PolyakAverage(rate=self.polyak_rate ** (1 / scale))
+
+
+def _part_of(number: int, scale: float, least: int = 1) -> int:
+    return max(least, round(number * scale))
+
+
+def narrow(module: str, scale: float) -> dict[str, Any]:
+    """Return the parameters that multiply the widths of a network by a scale.
+
+    Parameters
+    ----------
+    module : str
+        Name of the network.
+    scale : float
+        Below 1; a scale of 1 changes nothing.
+
+    Returns
+    -------
+    module_params : dict
+
+    Examples
+    --------
+    >>> narrow("vgg11", 0.25), narrow("vit-b16", 0.25), narrow("wideresnet28-10", 0.25)
+    ({'width': 16, 'd_hidden': 128}, {'n_heads': 3, 'd_model': 192}, {'widening': 2})
+    """
+    if scale == 1:
+        return {}
+    if module == "lenet":
+        channels, hidden = (_part_of(width, scale, LEAST_WIDTH) for width in (20, 1000))
+        return {"channels": (channels, channels), "d_hidden": (hidden,)}
+    if module == "wideresnet28-10":
+        return {"widening": _part_of(10, scale)}
+    if module == "vit-b16":
+        n_heads = _part_of(12, scale)
+        return {"n_heads": n_heads, "d_model": D_HEAD_VIT * n_heads}
+    if module == "coatnet0":
+        heads = (_part_of(n_heads, scale) for n_heads in (2, 3, 6, 12, 24))
+        return {"widths": tuple(D_HEAD_COATNET * n_heads for n_heads in heads)}
+    widths = {"width": 64, "d_hidden": 512} if module.startswith("vgg") else {"width": 64}
+    return {name: _part_of(width, scale, LEAST_WIDTH) for name, width in widths.items()}
+
+
 ETA_NOTE = (
-    "The paper has eta=0.001 for most small pictures and 0.0001 for the rest, and does not say for "
+    "The paper has eta=0.001 for most small images and 0.0001 for the rest, and does not say for "
     "which; 0.001 was taken."
 )
 AUGMENT_NOTE = "The paper names no augmentation; {} was taken."
 CROP_FLIP = AUGMENT_NOTE.format("the usual padding by 4 with a random crop and flip")
 STRETCH_NOTE = (
-    "The paper does not say how pictures are brought to one size; here they are stretched to "
-    "224 x 224, in training before the random crop, at test time without a centre crop."
+    "The paper does not say how images are resized; here they are stretched to 224 x 224, in "
+    "training before the random crop, at test time without a centre crop."
 )
 BATCH_NORM_NOTE = (
     "The paper's BatchNorm statistics are those of the whole batch; several processes have those "
-    "of each one's portion, unless a module with torch's SyncBatchNorm is passed."
+    "of each one's shard, unless a module with torch's SyncBatchNorm is passed."
 )
 METHODS = ("erm", "mixup", "mixupe")
 
@@ -35,7 +263,7 @@ def _by_method(*figures: tuple[float, float]) -> Figures:
 
 
 def _small(dataset: str, module: str, figures: Mapping[str, Figures], **others: Any) -> Recipe:
-    """One of the trainings on small pictures, which are all alike."""
+    """Return a training on small images, which share most settings."""
     size = 64 if dataset == "Tiny-ImageNet" else 32
     n_outputs = {"CIFAR-100": 100, "Tiny-ImageNet": 200}.get(dataset, 10)
     short = "tinyimagenet" if dataset == "Tiny-ImageNet" else dataset.lower().replace("-", "")
@@ -159,7 +387,7 @@ def _svhn() -> Iterator[Recipe]:
         "notes": (
             ETA_NOTE,
             AUGMENT_NOTE.format("none (a mirrored digit is no digit)"),
-            "The paper does not say whether the extra training pictures were used.",
+            "The paper does not say whether the extra training images were used.",
         ),
         "source": "Table 2a, five repetitions",
     }
@@ -184,7 +412,7 @@ def _tiny_imagenet() -> Iterator[Recipe]:
     }
     stride = (
         "The paper does not say how networks for 32 x 32 take 64 x 64; a first convolution of "
-        "stride 2 was taken, behind which the sizes are the same."
+        "stride 2 was taken, after which the sizes are the same."
     )
     others = {
         "alpha": 0.2,
@@ -269,7 +497,7 @@ def _deformations() -> Recipe:
             "The paper gives 400 epochs without milestones; the same shares as in 200 were taken.",
             "Its figures of Mixup and Manifold Mixup are those of 1200 epochs.",
         ),
-        source="Table 8, test pictures deformed",
+        source="Table 8, test images deformed",
     )
 
 
@@ -288,7 +516,7 @@ def recipe(name: str) -> Recipe:
     Parameters
     ----------
     name : str
-        Data set and network, as in ``"cifar10-preactresnet50"``; ``RECIPES`` has all of them.
+        Dataset and network, as in ``"cifar10-preactresnet50"``; the keys of ``RECIPES``.
 
     Returns
     -------
@@ -320,12 +548,12 @@ COLUMNS = ("recipe", "training", "alpha", "eta", "figure", "ERM", "Mixup", "Mixu
 
 
 def recipes_table() -> str:
-    """All recipes with the paper's figures, a Markdown table.
+    """Return all recipes with the paper's figures as a Markdown table.
 
     Returns
     -------
     table : str
-        One line for each metric of a recipe: percent, with their standard deviation.
+        One line for each metric of a recipe: percent, with the standard deviation.
 
     Examples
     --------
@@ -341,10 +569,10 @@ def recipes_table() -> str:
 
 def _rows_of(found: Recipe) -> Iterator[tuple[str, ...]]:
     about = (found.name, _training_of(found), f"{found.alpha:g}", f"{found.eta:g}")
-    n_digits = 1 if found.dataset == "ImageNet" else 2  # as the paper has them
+    n_digits = 1 if found.dataset == "ImageNet" else 2  # as in the paper
     for metric, figures in found.figures.items():
         yield (*about, metric, *(_shown(figures.get(method), n_digits) for method in METHODS))
-        about = ("", "", "", "")  # a recipe is told once
+        about = ("", "", "", "")  # a recipe is described once
 
 
 def _training_of(found: Recipe) -> str:

@@ -19,7 +19,7 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import indexable
 from sklearn.utils.validation import _check_method_params
 
-from mixupe_sklearn._estimators.sklearn_callbacks import FitTasks, with_callbacks
+from mixupe_sklearn._estimators.fit_monitor import FitTasks, with_callbacks
 from mixupe_sklearn._search.fingerprint import fingerprint
 from mixupe_sklearn._search.job import (
     Job,

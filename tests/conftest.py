@@ -1,4 +1,4 @@
-"""Real data, a seed for torch's global generator before every test, and processes and servers."""
+"""Fixtures: real data, a seed of torch's global generator before every test, processes, servers."""
 
 import multiprocessing
 import os
@@ -12,8 +12,8 @@ import torch
 from hypothesis import settings
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris
 
-# Random input (tests/test_fuzz_*.py): the same examples in each run of `make test`, and many more on request,
-# by --hypothesis-profile=thorough. Times vary on a busy machine, and nothing is kept between runs.
+# Random input (tests/fuzz): the same examples in each run of `make test`, and many more with
+# --hypothesis-profile=thorough. There are no deadlines, and nothing is kept between runs.
 settings.register_profile("test", max_examples=200, derandomize=True, deadline=None, database=None)
 settings.register_profile("thorough", max_examples=5000, deadline=None, database=None)
 settings.load_profile("test")
@@ -26,7 +26,7 @@ def _seed():
 
 @pytest.fixture
 def double():
-    """Modules of double precision, in which equal means equal and not nearly so."""
+    """Modules in double precision, for comparisons with small tolerances."""
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
@@ -34,7 +34,7 @@ def double():
 
 @pytest.fixture
 def one_thread():
-    """One thread for torch: several wait for each other on a busy machine, some tests for minutes."""
+    """One thread for torch: on a busy machine, several threads wait for each other for minutes."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -60,7 +60,7 @@ def iris():
 
 @pytest.fixture(scope="session")
 def cancer():
-    """Two classes with names; the columns are scaled, and not centred on purpose."""
+    """Two classes with names; the columns are scaled but not centred."""
     data = load_breast_cancer()
     return data.data / data.data.std(axis=0), data.target_names[data.target]
 
@@ -73,25 +73,25 @@ def diabetes():
 
 @pytest.fixture(scope="session")
 def multilabel(digits):
-    """Three yes/no questions about a digit: even, above four, prime."""
+    """Three labels of a digit: even, above four, prime."""
     X, y = digits
     return X[:600], np.column_stack([y % 2 == 0, y > 4, np.isin(y, [2, 3, 5, 7])])[:600].astype(int)
 
 
 @pytest.fixture(scope="session")
 def processes():
-    """Processes that start at once: a server has imported all, and has run no torch itself.
+    """Processes that start quickly: a fork server has imported all libraries and has not run torch.
 
-    Python has one such server, and it imports what its first user asks for: all of it here.
+    Python has a single fork server, which imports the modules that its first user names.
     """
     context = multiprocessing.get_context("forkserver")
-    # What a first fit imports (torch) and a first study (alembic), and what the programs do.
+    # Late imports of a first fit (torch), of a first study (alembic), and of the programs.
     late = ["torch._dynamo", "alembic.command", "pyarrow.parquet", "psycopg"]
     context.set_forkserver_preload(
         [*late, "search_programs", "tabular_programs", "openml_programs"]
     )
     with pytest.MonkeyPatch.context() as patch:
-        # Before Python 3.14 the server does not know where this process finds its modules.
+        # Before Python 3.14, the server does not inherit the module path of this process.
         patch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
         forkserver.ensure_running()
     return context
@@ -108,7 +108,7 @@ def running():
 
 @pytest.fixture
 def server(running, monkeypatch):
-    """That server as the configured one, without faults, and with short waits between tries."""
+    """The local server as the configured one, without faults, with short waits between retries."""
     import openml
 
     from mixupe_sklearn.datasets._openml import transport
@@ -126,7 +126,7 @@ def cache(tmp_path):
 
 @pytest.fixture
 def full(server, cache):
-    """The server's folder in a cache that has task 59 with its data."""
+    """The server's folder in a cache with task 59 and its data."""
     from mixupe_sklearn.datasets.openml import load_task
 
     load_task(59, cache_dir=cache)
@@ -136,7 +136,7 @@ def full(server, cache):
 
 @pytest.fixture(scope="module")
 def browser():
-    """A real one, chromium; where CI is set it has to be there."""
+    """A chromium browser; required where CI is set."""
     names = ("chromium", "chromium-browser", "google-chrome")
     chromium = next(filter(None, map(shutil.which, names)), None)
     if chromium is None and "CI" not in os.environ:

@@ -8,6 +8,7 @@ import os
 import pickle
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from torch import nn
 
 from mixupe_sklearn import MixupEImageClassifier, MixupENet
 from mixupe_sklearn._distributed.net import DistributedNet
-from mixupe_sklearn._net.callbacks import EpochHook
+from mixupe_sklearn._net.net import EpochHook
 from mixupe_sklearn.callbacks import PolyakAverage, WarmupCosine
 from mixupe_sklearn.modules import MLP
 
@@ -251,7 +252,8 @@ def stops(rank):
     """Let one process stop after its second epoch; the outcome in this one."""
     is_here, hook = rank == int(os.environ["RANK"]), EpochHook()
     net, data = make_net({}, True, max_epochs=4, callbacks=[("hook", hook)])
-    hook.reset(end=lambda: is_here and len(net.history) == 2)
+    end_epoch = lambda row: is_here and len(net.history) == 2  # noqa: E731
+    hook.reset(SimpleNamespace(begin_epoch=lambda: None, end_epoch=end_epoch))
     net.fit(*data)
     return {"n_epochs": len(net.history), "is_planned": dict(net.callbacks_)["hook"].has_stopped_}
 

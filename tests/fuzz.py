@@ -1,4 +1,4 @@
-"""Random input: what all tests of it share. Either a right answer or a sentence, and nothing written to."""
+"""Shared by the tests with random input: a call gives a result or one sentence, and keeps its input."""
 
 import copy
 import pickle
@@ -12,13 +12,13 @@ from scipy import sparse
 
 from mixupe_sklearn import MixupEClassifier, MixupERegressor, preset
 
-# What wrong input may raise; a training that leaves the range of floats says so in its own type.
+# The errors of wrong input; a training that leaves the range of floats raises another type.
 REFUSALS = (ValueError, TypeError)
 TINY = {"max_epochs": 1, "batch_size": 4, "module_params": {"d_hidden": (3,)}, "random_state": 0}
 
 
 class Outcome(NamedTuple):
-    """What a call gave: an answer, or the sentence with which it refused."""
+    """Outcome of a call: its result, or the sentence of its error."""
 
     answer: Any = None
     refusal: str | None = None
@@ -26,9 +26,9 @@ class Outcome(NamedTuple):
 
 
 def tried(call: Callable[[], Any], *more: type[BaseException], alike: Any = ()) -> Outcome:
-    """Run a call: any error but a refusal with a sentence gets through, and so does a warning of numpy's.
+    """Run a call; raises any error that is not one sentence, and any warning of numpy.
 
-    ``alike`` is input that must be afterwards what it was before.
+    ``alike`` is input that the call must not change.
     """
     before = snapshot(alike)
     with warnings.catch_warnings():
@@ -43,9 +43,9 @@ def tried(call: Callable[[], Any], *more: type[BaseException], alike: Any = ()) 
 
 
 def sentence_of(error: BaseException) -> str:
-    """The text of an error, which must say something in its first line."""
+    """Return the text of an error, which must be a sentence."""
     text = str(error)
-    # Errors that Python's machinery raises where a check is missing have other types, or these texts.
+    # Texts of errors from inside, where a check is missing.
     slips = ("object is not", "unsupported operand", "has no attribute", "positional argument")
     slips += ("not supported between", "zero-size array", "not enough values", "ufunc '")
     assert len(text.strip().splitlines()[:1]) == 1, f"{error!r} says nothing"
@@ -57,7 +57,7 @@ def sentence_of(error: BaseException) -> str:
 
 
 def snapshot(data: Any) -> Any:
-    """Bytes that are equal where data are, NaN and the order in memory included."""
+    """Return bytes that are equal for equal data, including NaN and memory layout."""
     if isinstance(data, (list, tuple)) and not any(isinstance(part, str) for part in data):
         return [snapshot(part) for part in data]
     if sparse.issparse(data):
@@ -81,7 +81,7 @@ def tiny_regressor(**params: Any) -> MixupERegressor:
 
 
 def flipped(content: bytes) -> st.SearchStrategy[bytes]:
-    """A file that was cut, or of which a few bytes are others, were lost or came in between."""
+    """A truncated file, or one with a few bytes changed, removed or inserted."""
     place = st.integers(0, max(0, len(content) - 1))
     cut = place.map(lambda stop: content[:stop])
     edit = st.tuples(place, st.sampled_from(["set", "drop", "add"]), st.integers(0, 255))
@@ -96,7 +96,7 @@ def _edited(content: bytes, edits: list[tuple[int, str, int]]) -> bytes:
     return bytes(changed)
 
 
-# Numbers as tables have them, and as they should not.
+# Ordinary numbers, extreme ones, and those that are not finite.
 plain_numbers = st.integers(-5, 5).map(float) | st.floats(-100, 100, width=16)
 wild_numbers = plain_numbers | st.sampled_from(
     [5e-324, 1e-310, -1e-40, 1e-20, 3e4, -7e4, 1e20, 3e38, -4e38, 1e154, -1e300, 1.7e308, -1.7e308]
@@ -106,7 +106,7 @@ broken_numbers = wild_numbers | st.sampled_from([np.nan, np.inf, -np.inf])
 
 @st.composite
 def matrices(draw, numbers=plain_numbers, rows=(1, 8), columns=(1, 4)) -> np.ndarray:
-    """Dense rows in double precision."""
+    """Dense samples in double precision."""
     shape = draw(st.integers(*rows)), draw(st.integers(*columns))
     size = shape[0] * shape[1]
     values = draw(st.lists(numbers, min_size=size, max_size=size))

@@ -1,14 +1,16 @@
-"""Programs that tests of the tabular benchmark start in processes of their own, to be killed."""
+"""Programs that tests of the tabular benchmark start in other processes and kill."""
 
 import numpy as np
 import pandas as pd
 
-from benchmarks._tabular.rows import RowsFile
-from benchmarks._tabular.running import Item, Plan, run
+from benchmarks._harness.results_file import ResultsFile
+from benchmarks._harness.runner import Item, run
+from benchmarks._tabular.fits import TabularPlan
+from benchmarks._tabular.protocol import FITS
 from mixupe_sklearn.datasets import Table
 
-# Enough epochs that a run of two processes lasts some seconds.
-PLAN = Plan(
+# Enough epochs for a run of some seconds with two processes.
+PLAN = TabularPlan(
     ("erm", "mixup", "mixupe"),
     grid="reduced",
     n_seeds=4,
@@ -17,7 +19,7 @@ PLAN = Plan(
 
 
 def two_tables():
-    """A table of numbers with two classes, and one with text and holes and three."""
+    """Yield a numeric dataset with two classes, and one with text, missing values and three classes."""
     rng = np.random.default_rng(0)
     for name, n_rows, n_classes in (("numbers", 120, 2), ("mixed", 150, 3)):
         X = pd.DataFrame(rng.normal(size=(n_rows, 3)), columns=["a", "b", "c"])
@@ -33,5 +35,5 @@ def two_tables():
 def main(path, n_jobs):
     """Run all fits into a file."""
     items = [Item(table.name, lambda table=table: table) for table in two_tables()]
-    with RowsFile(path) as file:
+    with ResultsFile(path, FITS) as file:
         run(items, PLAN, file, n_jobs=n_jobs, is_shown=False)

@@ -1,4 +1,4 @@
-"""Rows as a run of the tabular benchmark writes them, with made-up numbers."""
+"""Rows of the tabular benchmark with invented numbers."""
 
 import json
 
@@ -18,7 +18,7 @@ GRID = {
 
 
 def make_row(dataset="iris", method="erm", alpha=None, eta=None, split=0, **changes):
-    """One fit; its errors are 10 % unless they are given."""
+    """Return a row of one fit; its errors are 10 % by default."""
     row = {
         **{"source": "openml", "dataset": dataset, "task_id": 59},
         **{
@@ -41,7 +41,7 @@ def make_row(dataset="iris", method="erm", alpha=None, eta=None, split=0, **chan
 
 
 def make_rows(datasets=("iris",), methods=("erm", "mixup", "mixupe"), n_splits=2, **changes):
-    """All fits of a small grid, with errors that differ, always the same."""
+    """Return all fits of a small grid, with reproducible errors."""
     rng = np.random.default_rng(0)
     rows = []
     for dataset in datasets:

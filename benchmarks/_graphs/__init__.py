@@ -1,1 +1,1 @@
-"""Parts of ``benchmarks.graphs``."""
+"""What only ``python -m benchmarks.graphs`` needs."""

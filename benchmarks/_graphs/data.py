@@ -1,4 +1,4 @@
-"""Sets of graphs with their folds, as the benchmark trains on them."""
+"""Graph datasets with their folds, as the benchmark trains on them."""
 
 import hashlib
 import pathlib
@@ -13,27 +13,27 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 
 from mixupe_sklearn.datasets.graphs import GraphSet, load_graph_text, load_tu
 
-# Graphs made by rule: how many, and in how many folds.
+# Synthetic graphs: their number, and the number of folds.
 N_MADE, N_FOLDS = 60, 3
 PROTOCOLS = ("xu", "honest")
-# The share of the training graphs that the honest protocol chooses by.
+# The share of the training graphs that the honest protocol validates on.
 VALID_SHARE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class GraphTable:
-    """Graphs whose nodes have become numbers, their classes, and folds.
+    """Graphs with node features, their classes, and folds.
 
     Parameters
     ----------
     name : str
-        Name of the set.
+        Name of the dataset.
     graphs : list of pairs
-        Adjacency and features of each.
+        Adjacency and node features of each graph.
     y : ndarray of shape (n_graphs,)
         Classes.
     folds : list of pairs of arrays
-        Numbers of the graphs to train and to test on.
+        Indices of the graphs to train and to test on.
     """
 
     name: str
@@ -43,7 +43,7 @@ class GraphTable:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Says whether two sets are the same, folds included."""
+        """A hash of graphs, classes and folds."""
         digest = hashlib.sha256()
         for adjacency, features in self.graphs:
             for part in (adjacency.indptr, adjacency.indices, features):
@@ -53,7 +53,7 @@ class GraphTable:
         return digest.hexdigest()[:12]
 
     def parts(self, protocol: str, fold: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Numbers of the graphs to train on, to choose by (none in Xu's protocol), and to test."""
+        """Indices of training, validation (none in Xu's protocol) and test graphs."""
         train, test = self.folds[fold]
         if protocol == "xu":
             return train, train[:0], test
@@ -64,9 +64,9 @@ class GraphTable:
 
 
 def as_table(found: GraphSet) -> GraphTable:
-    """Node labels, or degrees without them, as columns over the whole set, as in Xu et al.
+    """Node labels, or degrees without them, one-hot over the whole dataset, as in Xu et al.
 
-    A label that only test graphs have has a column too: it is always zero in training.
+    A label that only test graphs have gets a column too, which is always zero in training.
     """
     values = [
         np.asarray(adjacency.sum(axis=0)).reshape(-1) if nodes is None else nodes
@@ -83,7 +83,7 @@ def as_table(found: GraphSet) -> GraphTable:
     return GraphTable(found.name, graphs, found.y, folds)
 
 
-def make_by_rule() -> GraphTable:
+def make_synthetic() -> GraphTable:
     """Rings with a few chords against trees, of unequal size: small, and quickly learned."""
     rng = np.random.default_rng(0)
     graphs: list[Any] = []
@@ -99,19 +99,19 @@ def make_by_rule() -> GraphTable:
         graphs.append(((matrix + matrix.T).astype(bool).astype(np.int8).tocsr(), None))
     splitter = StratifiedKFold(N_FOLDS, shuffle=True, random_state=0)
     folds = list(splitter.split(np.zeros(N_MADE), y))
-    return as_table(GraphSet("made-by-rule", graphs, y, folds))
+    return as_table(GraphSet("synthetic", graphs, y, folds))
 
 
 def load(path: pathlib.Path) -> GraphTable:
-    """A set of graphs in the text format, or in the TU format."""
+    """A graph dataset in the text format, or in the TU format."""
     is_tu = path.is_dir() and any(path.glob("*_A.txt"))
     return as_table(load_tu(path) if is_tu else load_graph_text(path))
 
 
 def find(folder: pathlib.Path | None, names: Sequence[str]) -> dict[str, pathlib.Path | None]:
-    """Where each set that is asked for lies; one made by rule without a folder."""
+    """The folder of each dataset; without a folder synthetic graphs."""
     if folder is None:
-        return {"made-by-rule": None}
+        return {"synthetic": None}
     missing = [name for name in names if not (folder / name).is_dir()]
     if missing:
         raise ValueError(

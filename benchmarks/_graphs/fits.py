@@ -1,4 +1,4 @@
-"""One fit on a fold, measured after each epoch, and the plan of all of them."""
+"""One fit on a fold, measured after each epoch, its row, and the plan of all fits."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -6,19 +6,34 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from skorch.callbacks import LRScheduler
 from torch import nn
 
 from benchmarks._graphs.data import GraphTable
-from benchmarks._graphs.rows import GRAPHS, as_text
-from benchmarks._signals.fits import Config, config_of
-from benchmarks._tabular.fits import Row, few_rows_allowed, one_line, rounded
-from benchmarks._tabular.own import as_json
-from benchmarks._tabular.rows import Key, take_open
+from benchmarks._harness.results_file import Key, Schema, as_json, one_line, rounded
+from benchmarks._harness.runner import Row, open_fits
+from benchmarks._tabular.fits import few_rows_allowed
+from benchmarks._vision_speech.fits import Config, config_of
 from mixupe_sklearn._graphs.read import read_graphs
 from mixupe_sklearn.adapters.graph import AT_ONCE, MixupEGraphClassifier
 
+TITLES = {"erm": "ERM", "mixup": "Mixup", "mixupe": "MixupE"}
+METHODS = tuple(TITLES)
+KEY = ("dataset", "data", "protocol", "fold", "method", "alpha", "eta", "params")
+CURVES = ("valid_errors", "valid_losses", "test_errors")
+TEXTS = ("dataset", "data", "protocol", "method", "params", *CURVES)
+SCHEMA = Schema(
+    (
+        *KEY,
+        *("n_train", "n_valid", "n_test", "n_classes", "n_parameters"),
+        *CURVES,
+        *("seconds_per_epoch", "fit_seconds", "error", "versions", "commit", "run"),
+    ),
+    frozenset((*TEXTS, "error", "versions", "commit", "run")),
+    KEY,
+)
 # What Xu et al. train with, but for the widths and the epochs.
 HALVED_EVERY = 50
 LR = 0.01
@@ -26,15 +41,15 @@ LR = 0.01
 
 @dataclass(frozen=True)
 class Training:
-    """What is the same in all fits on a set."""
+    """What all fits on a dataset share."""
 
     d_hidden: int = 32
     batch_size: int = 32
     max_epochs: int = 350
 
     @property
-    def told(self) -> dict[str, Any]:
-        """All of it, as rows tell it."""
+    def recorded(self) -> dict[str, Any]:
+        """All of it, as rows record it."""
         return {
             **{"d_hidden": self.d_hidden, "n_layers": 5, "readout": "sum", "norm": True},
             **{"dropout": 0.5},
@@ -59,7 +74,7 @@ class Training:
 
 
 class Measured:
-    """Errors and losses of some graphs after each epoch; their batches are made once."""
+    """Errors and losses of some graphs after each epoch; their batches are built once."""
 
     def __init__(self, graphs: Sequence[Any], y: np.ndarray):
         self.graphs, self.y = graphs, y
@@ -68,7 +83,7 @@ class Measured:
         self._batches: list[Any] | None = None
 
     def add(self, model: Any) -> None:
-        """Measure a network as it is now."""
+        """Evaluate the network after an epoch."""
         if not len(self.y):
             return
         if self._batches is None:
@@ -84,7 +99,7 @@ class Measured:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """What one process does at a time: a network, trained by a method on a fold."""
+    """The job of a process: a network, trained by a method on a fold."""
 
     table: GraphTable
     protocol: str
@@ -93,8 +108,8 @@ class Fit:
     training: Training
 
     @property
-    def identity(self) -> dict[str, Any]:
-        """The part of a row that says which fit it is."""
+    def identity(self) -> Row:
+        """The part of a row that identifies the fit."""
         return {
             "dataset": self.table.name,
             "data": self.table.fingerprint,
@@ -103,18 +118,18 @@ class Fit:
             "method": self.config.method,
             "alpha": self.config.alpha,
             "eta": self.config.eta,
-            "params": as_json(self.training.told),
+            "params": as_json(self.training.recorded),
         }
 
     @property
     def cost(self) -> int:
-        """Roughly how long it takes, in nodes that go through a network: for the time left."""
+        """Nodes that pass through a network, for the estimate of the remaining time."""
         n_nodes = sum(adjacency.shape[0] for adjacency, _ in self.table.graphs)
         return n_nodes * self.training.max_epochs
 
 
 def run_fit(fit: Fit) -> list[Row]:
-    """Fit, measuring after each epoch: one row; a fit that fails says why."""
+    """Fit and evaluate after each epoch: one row; that of a failed fit holds the error."""
     identity = fit.identity
     try:
         with few_rows_allowed():
@@ -132,13 +147,13 @@ def _fitted(fit: Fit) -> Row:
     measured = {"valid": Measured(*valid), "test": Measured(*test)}
     model = fit.training.make(fit.config, seed=fit.fold)
 
-    def look(model: Any) -> bool:
+    def evaluate(model: Any) -> bool:
         for one in measured.values():
             one.add(model)
         return False
 
-    # As in a search: called after each epoch, and an interrupt ends the run.
-    model._epoch_hook = look
+    # As in a search, an interrupt ends the run.
+    model._epoch_hook = evaluate
     model._keeps_interrupted = False
     start = time.perf_counter()
     model.fit(train, y)
@@ -150,9 +165,9 @@ def _fitted(fit: Fit) -> Row:
         "n_test": len(test[1]),
         "n_classes": len(np.unique(table.y)),
         "n_parameters": sum(one.numel() for one in model.net_.module_.parameters()),
-        "valid_errors": as_text(measured["valid"].errors),
-        "valid_losses": as_text(measured["valid"].losses),
-        "test_errors": as_text(measured["test"].errors),
+        "valid_errors": curve_as_text(measured["valid"].errors),
+        "valid_losses": curve_as_text(measured["valid"].losses),
+        "test_errors": curve_as_text(measured["test"].errors),
         "seconds_per_epoch": rounded(float(np.median(durations))),
         "fit_seconds": rounded(seconds),
     }
@@ -161,7 +176,7 @@ def _fitted(fit: Fit) -> Row:
 def configs_of(
     methods: Sequence[str], alphas: Sequence[float], etas: Sequence[float]
 ) -> list[Config]:
-    """Every method with every pair of numbers, as far as it reads them.
+    """Every method with every alpha and eta that it reads.
 
     Examples
     --------
@@ -180,9 +195,9 @@ def configs_of(
 
 @dataclass(frozen=True)
 class Study:
-    """All methods on all folds by both protocols, fold by fold: a run that is cut has whole ones.
+    """All methods by both protocols, fold by fold, so that an interrupted run has whole folds.
 
-    ``trainings`` are by the name of a set, since widths and batches differ.
+    ``trainings`` are by the name of a dataset, as widths and batches differ.
     """
 
     configs: Sequence[Config]
@@ -190,11 +205,11 @@ class Study:
     trainings: Mapping[str, Training]
     n_folds: int | None = None
     retry_failed: bool = False
-    # Whose library is noted.
+    # The library whose version is recorded.
     methods: Sequence[str] = ("gin",)
 
     def fits(self, table: GraphTable) -> list[Fit]:
-        """All fits on a set, in the order in which they are made."""
+        """All fits on a dataset in their order."""
         n_folds = len(table.folds) if self.n_folds is None else self.n_folds
         return [
             Fit(table, protocol, fold, config, self.trainings[table.name])
@@ -204,10 +219,28 @@ class Study:
         ]
 
     def open_jobs(self, table: GraphTable, done: set[Key]) -> list[Fit]:
-        """Fits that are not done yet; from now on they count as done."""
-        return take_open(self.fits(table), done, GRAPHS)
+        """Fits that are not done yet; they count as done from now on."""
+        return open_fits(self.fits(table), done, SCHEMA)
 
     @staticmethod
     def run_job(job: Fit) -> list[Row]:
-        """Do a unit of work: its rows."""
+        """Run one fit."""
         return run_fit(job)
+
+
+def curve_as_text(values: list[int] | list[float]) -> str:
+    """A curve as a cell of a row: a number per epoch.
+
+    Examples
+    --------
+    >>> curve_as_text([3, 2]), curve_as_text([0.51234567, 10.0])
+    ('3 2', '0.5123 10')
+    """
+    return " ".join(f"{value:.4g}" for value in values)
+
+
+def with_curves(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows whose curves are lists of numbers."""
+    return rows.assign(
+        **{name: rows[name].map(lambda text: [*map(float, text.split())]) for name in CURVES}
+    )

@@ -13,19 +13,17 @@ from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GINConv, global_add_pool
 
 from benchmarks._graphs.data import GraphTable
-from benchmarks._graphs.fits import LR, Training
-from benchmarks._graphs.rows import METHODS, TITLES, WIDTH
-from benchmarks._signals.fits import config_of
-from benchmarks._speed.timing import Run, Times, median, ratio_of, take_turns, threads
-from benchmarks._tabular.report.formats import as_terminal
-from benchmarks._tabular.report.sheets import Cell, Column, Sheet, number
-from benchmarks._tabular.running import commit, versions_of
-from benchmarks._writing import write_text
-from mixupe_sklearn._data.skorch_datasets import make_dataset
+from benchmarks._graphs.fits import LR, METHODS, TITLES, Training
+from benchmarks._harness.environment import commit, versions_of
+from benchmarks._harness.paired_timing import Run, Times, median, ratio_of, time_in_turns
+from benchmarks._harness.report_tables import Cell, Column, ReportTable, number
+from benchmarks._harness.results_file import write_text
+from benchmarks._vision_speech.fits import config_of
+from mixupe_sklearn._data.batches import make_dataset
 
 FILE = "timing.json"
 PLAIN = "plain loop"
-# The most that a step of MixupE may take of one of Mixup, and of one of ours of the plain loop.
+# Bounds: a step of MixupE over one of Mixup, and one of ERM over one of the plain loop.
 MOST, MOST_OF_PLAIN = 1.3, 1.0
 N_LAYERS = 5
 
@@ -36,7 +34,7 @@ def _mlp(d_in: int, d_out: int) -> nn.Sequential:
 
 
 class PlainGIN(nn.Module):
-    """The same network as PyTorch Geometric's own parts make it: what the loop is to train."""
+    """The same network, built from the layers of PyTorch Geometric."""
 
     def __init__(self, n_features: int, n_outputs: int, d_hidden: int):
         super().__init__()
@@ -61,7 +59,7 @@ class PlainGIN(nn.Module):
 
 
 def plain_loop(table: GraphTable, numbers: np.ndarray, training: Training) -> Run:
-    """An epoch of the loop that the examples of PyTorch Geometric have, without mixing."""
+    """An epoch of the loop in the examples of PyTorch Geometric, without mixing."""
     classes, y = np.unique(table.y, return_inverse=True)
     graphs = []
     for place in numbers:
@@ -76,7 +74,7 @@ def plain_loop(table: GraphTable, numbers: np.ndarray, training: Training) -> Ru
         )
     loader = DataLoader(graphs, batch_size=training.batch_size, shuffle=True)
     module = PlainGIN(graphs[0].x.shape[1], len(classes), training.d_hidden)
-    # As ours: all weights in one operation.
+    # As ours, with all weights in one operation.
     optimizer = torch.optim.Adam(module.parameters(), lr=LR, fused=True)
 
     def epoch() -> None:
@@ -90,7 +88,7 @@ def plain_loop(table: GraphTable, numbers: np.ndarray, training: Training) -> Ru
 
 
 def runs_of(table: GraphTable, training: Training, n_epochs: int) -> dict[str, Run]:
-    """Some epochs by each candidate, to be run again and again; ours on graphs that were read."""
+    """Some epochs of each candidate, which can be repeated; ours on graphs in memory."""
     train, _ = table.folds[0]
     X, y = [table.graphs[number] for number in train], table.y[train]
 
@@ -113,27 +111,22 @@ def runs_of(table: GraphTable, training: Training, n_epochs: int) -> dict[str, R
 def measure(
     tables: Sequence[GraphTable], trainings: Sequence[Training], n_rounds: int, n_epochs: int = 3
 ) -> dict[str, Any]:
-    """Seconds an epoch of each candidate in each round, by set."""
+    """Seconds per epoch of each candidate in each round, by dataset."""
     found: dict[str, Times] = {}
     for table, training in zip(tables, trainings, strict=True):
         runs = runs_of(table, training, n_epochs)
-        with threads(1):
-            take_turns(runs, 1)  # what is loaded on the way is not counted
-            times = take_turns(runs, n_rounds)
-        found[table.name] = {
-            name: [round(one / n_epochs, 5) for one in values] for name, values in times.items()
-        }
+        found[table.name] = time_in_turns(runs, n_rounds, n_units=n_epochs, digits=5)
     about = {"n_epochs": n_epochs, "commit": commit(), "versions": versions_of(["gin"])}
     return about | {"seconds": found}
 
 
-def sheets_of(path: pathlib.Path) -> list[Sheet]:
-    """The ratios, with the bounds and whether they were held."""
+def tables_of(path: pathlib.Path) -> list[ReportTable]:
+    """The ratios with their bounds."""
     results = json.loads(path.read_text())
     return [_ratios(results), _epochs(results)]
 
 
-def _ratios(results: Mapping[str, Any]) -> Sheet:
+def _ratios(results: Mapping[str, Any]) -> ReportTable:
     body = []
     for name, times in results["seconds"].items():
         ratio = ratio_of(times["MixupE"], times["Mixup"])
@@ -145,10 +138,12 @@ def _ratios(results: Mapping[str, Any]) -> Sheet:
         f"A step of MixupE over one of Mixup: the median of the ratios of a round of "
         f"{results['n_epochs']} epochs each, in turns in one process with one thread."
     )
-    return Sheet("steps", caption, [Column("Set", is_number=False), *map(Column, heads)], body)
+    return ReportTable(
+        "steps", caption, [Column("Set", is_number=False), *map(Column, heads)], body
+    )
 
 
-def _epochs(results: Mapping[str, Any]) -> Sheet:
+def _epochs(results: Mapping[str, Any]) -> ReportTable:
     body = []
     for name, times in results["seconds"].items():
         rates = [f"{1 / median(times[one]):.3g}" for one in (PLAIN, *TITLES.values())]
@@ -161,15 +156,11 @@ def _epochs(results: Mapping[str, Any]) -> Sheet:
         "loop: the same network of PyTorch Geometric's own layers, its DataLoader, the same "
         "optimizer; of the same rounds."
     )
-    return Sheet("epochs", caption, [Column("Set", is_number=False), *map(Column, heads)], body)
-
-
-def as_print(path: pathlib.Path) -> str:
-    """What was measured, for the terminal."""
-    sheets = [f"{one.caption}\n\n{as_terminal(one, WIDTH)}" for one in sheets_of(path)]
-    return "\n\n".join([*sheets, f"Times:  {path}"])
+    return ReportTable(
+        "epochs", caption, [Column("Set", is_number=False), *map(Column, heads)], body
+    )
 
 
 def write(results: Mapping[str, Any], path: pathlib.Path) -> None:
-    """Keep what was measured."""
+    """Write the times."""
     write_text(path, json.dumps(results, indent=1) + "\n")

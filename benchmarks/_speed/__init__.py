@@ -1,1 +1,1 @@
-"""The parts of ``python -m benchmarks.speed``."""
+"""What only ``python -m benchmarks.speed`` needs."""

@@ -1,15 +1,20 @@
 """The parts of a run, each a function that returns plain figures."""
 
-import time
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, NamedTuple
+from importlib.metadata import packages_distributions, requires
+from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks._speed.candidates import (
+from benchmarks._harness.environment import n_cores
+from benchmarks._harness.paired_timing import Run, per_step, take_turns, threads, time_in_turns
+from benchmarks._harness.results_file import JsonResults, Results
+from benchmarks._harness.subprocesses import beside_busy_cores, run_child
+from benchmarks._speed.baselines import (
     FLOORS_IN_EVERY_CELL,
     IN_EVERY_CELL,
     LABELS,
@@ -18,24 +23,38 @@ from benchmarks._speed.candidates import (
     our_classifier,
     scikit_learn_classifier,
 )
-from benchmarks._speed.children import beside_busy_cores, measure_imports, measure_memory
-from benchmarks._speed.crossing import measure_crossing
-from benchmarks._speed.scales import Scale
-from benchmarks._speed.sizes import Size, epochs_of, make_table, seconds_of_fit
-from benchmarks._speed.store import Figures, Store, n_cores
-from benchmarks._speed.timing import Run, median, per_step, take_turns, threads
+from benchmarks._speed.memory import measure_memory
+from benchmarks._speed.sizes import Scale, Size, epochs_of, make_table, seconds_of_step
+from mixupe_sklearn import MixupEClassifier
+from mixupe_sklearn._net.build import rows_a_pass
+from mixupe_sklearn._runtime.device import n_threads_for
 
-# Threads make a difference to these; each is run with as many as it takes by itself.
+# Candidates that threads make a difference to. Each runs with its default number.
 WITH_OWN_THREADS = ("mixupe", "mixup", "mlp", "skorch", "listing", "listing-torch")
 PREDICTED_FEATURES = (16, 200)
-# Where threads fight over cores, a step may take a hundred times as long: then rounds are few.
+# Where threads compete for cores, a step may take a hundred times as long: then rounds are few.
 MOST_SECONDS = 45.0
+MOST_STEPS = 1_000
+# A program that imports, and prints the seconds and the imported modules.
+IMPORTING = """
+import json, sys, time
+start = time.perf_counter()
+{statement}
+seconds = time.perf_counter() - start
+modules = sorted({{name.split(".")[0] for name in sys.modules}})
+print(json.dumps({{"seconds": seconds, "modules": modules}}))
+"""
+IMPORTS = {
+    "alone": "import torch, sklearn",
+    "with-skorch": "import torch, sklearn, skorch",
+    "with-ours": "import torch, sklearn\nfrom mixupe_sklearn import MixupEClassifier",
+}
 
 
 def measure_steps(
     candidates: Candidates, names: list[str], n_rounds: int, most_seconds: float = float("inf")
-) -> Figures:
-    """Microseconds a step of each candidate, round by round."""
+) -> Results:
+    """Microseconds per step of each candidate, round by round."""
     times = take_turns(candidates.runs(names), n_rounds, most_seconds=most_seconds)
     return {
         "epochs": candidates.epochs,
@@ -43,22 +62,22 @@ def measure_steps(
     }
 
 
-def measure_reference(scale: Scale) -> Figures:
-    """All candidates at the size of the promises, one thread each."""
+def measure_reference(scale: Scale) -> Results:
+    """All candidates at the size of the targets, one thread each."""
     names = [name for name in LABELS if is_installed(name)]
     with threads(1):
         take_turns(Candidates(scale.reference, 1).runs(names), 1)  # imports and first calls
         return measure_steps(Candidates(scale.reference, scale.epochs), names, scale.n_rounds)
 
 
-def measure_own_threads(scale: Scale) -> Figures:
-    """Some candidates with as many threads as they take by themselves."""
+def measure_own_threads(scale: Scale) -> Results:
+    """Some candidates with their default number of threads."""
     names = list(WITH_OWN_THREADS)
     figures = measure_steps(_few_epochs(scale), names, scale.n_rounds, MOST_SECONDS)
     return {"torch_threads": torch.get_num_threads(), **figures}
 
 
-def measure_cell(size: Size, scale: Scale) -> Figures:
+def measure_cell(size: Size, scale: Scale) -> Results:
     """Our methods, scikit-learn's network and the floors at a size, one thread each."""
     names = [*IN_EVERY_CELL, *FLOORS_IN_EVERY_CELL]
     with threads(1):
@@ -68,27 +87,25 @@ def measure_cell(size: Size, scale: Scale) -> Figures:
         return measure_steps(candidates, names, scale.n_cell_rounds, scale.cell_seconds)
 
 
-def measure_prediction(scale: Scale) -> Figures:
+def measure_prediction(scale: Scale) -> Results:
     """Seconds of predict_proba on many rows, and on one row, ours and scikit-learn's."""
-    figures: Figures = {"rows": scale.n_predicted}
-    with threads(1):
-        for n_features in PREDICTED_FEATURES:
-            runs = _predicting(scale, n_features)
-            take_turns(runs, 1)
-            for name, times in take_turns(runs, scale.n_rounds).items():
-                calls = scale.n_single if name.startswith("single") else 1
-                kept = [float(f"{seconds / calls:.4g}") for seconds in times]
-                figures.setdefault(str(n_features), {})[name] = kept
+    figures: Results = {"rows": scale.n_predicted}
+    for n_features in PREDICTED_FEATURES:
+        for name, times in time_in_turns(_predictions(scale, n_features), scale.n_rounds).items():
+            calls = scale.n_single if name.startswith("single") else 1
+            kept = [float(f"{seconds / calls:.4g}") for seconds in times]
+            figures.setdefault(str(n_features), {})[name] = kept
     return figures
 
 
-def _predicting(scale: Scale, n_features: int) -> dict[str, Run]:
+def _predictions(scale: Scale, n_features: int) -> dict[str, Run]:
     size = scale.reference._replace(features=n_features)
     X, y = make_table(scale.n_predicted, n_features, size.classes)
     few = slice(0, 2_000)
-    ours = our_classifier(size, 1, n_threads=1).fit(X[few], y[few])
-    mlp = scikit_learn_classifier(size, 1)
-    mlp.partial_fit(X[few], y[few], classes=np.arange(size.classes))
+    with threads(1):
+        ours = our_classifier(size, 1, n_threads=1).fit(X[few], y[few])
+        mlp = scikit_learn_classifier(size, 1)
+        mlp.partial_fit(X[few], y[few], classes=np.arange(size.classes))
     return {
         "ours": partial(ours.predict_proba, X),
         "mlp": partial(mlp.predict_proba, X),
@@ -102,56 +119,21 @@ def _predict_singly(classifier: Any, X: np.ndarray, n_rows: int) -> None:
         classifier.predict_proba(X[row : row + 1])
 
 
-def measure_growth(scale: Scale) -> Figures:
-    """Seconds of a fit as rows grow, and as features grow, and the power that they grow with."""
-    by_rows = [scale.reference._replace(rows=n_rows) for n_rows in scale.rows]
-    by_features = [
-        scale.reference._replace(rows=scale.n_growth_rows, features=n) for n in scale.features
-    ]
-    with threads(1):
-        return {
-            "rows": _growth(by_rows, scale.rows, scale),
-            "features": _growth(by_features, scale.features, scale),
-        }
-
-
-def _growth(sizes: Sequence[Size], numbers: Sequence[int], scale: Scale) -> Figures:
-    # Few epochs: what a fit does once is part of what grows.
-    fits = [Candidates(size, 2).runs(["mixupe"])["mixupe"] for size in sizes]
-    runs = dict(zip(map(str, numbers), fits, strict=True))
-    times = take_turns(runs, min(3, scale.n_rounds))
-    seconds = {name: float(f"{median(values):.4g}") for name, values in times.items()}
-    return {"seconds": seconds, "power": round(power_of(seconds), 3)}
-
-
-def power_of(seconds: dict[str, float]) -> float:
-    """The power of size that time grows with: the slope of its logarithm.
-
-    Examples
-    --------
-    >>> round(power_of({"10": 1.0, "100": 10.0, "1000": 100.0}), 3)
-    1.0
-    """
-    sizes = [float(size) for size in seconds]
-    return float(np.polyfit(np.log(sizes), np.log(list(seconds.values())), deg=1)[0])
-
-
-def measure_busy(scale: Scale) -> Figures:
+def measure_busy(scale: Scale) -> Results:
     """Our fit with its default threads, its floor, and two threads, alone and beside busy cores."""
     n_busy = max(1, n_cores() - 1)
     long, few = Candidates(scale.reference, scale.epochs, n_threads=None), _few_epochs(scale)
-    figures: Figures = {"busy_cores": n_busy, "microseconds": {}}
+    figures: Results = {"busy_cores": n_busy, "microseconds": {}}
     for name, candidates, source, n_threads in (
         ("mixupe", long, "mixupe", None),
         ("floor-twice", long, "floor-twice", 1),
         ("two threads", few, "listing-torch", 2),
     ):
-        # One after the other: threads that the last one needs do not sleep at once when it ends.
+        # One after the other, as idle threads of the last one keep spinning for a while.
         run = partial(_with_threads, n_threads, candidates.runs([source])[source])
         run()
         times = beside_busy_cores({name: run}, scale.n_rounds, n_busy, MOST_SECONDS)
-        n_steps = dict.fromkeys(times, candidates.n_steps(source))
-        figures["microseconds"] |= per_step(times, n_steps)
+        figures["microseconds"] |= per_step(times, dict.fromkeys(times, candidates.n_steps(source)))
     return figures
 
 
@@ -160,85 +142,96 @@ def _with_threads(n_threads: int | None, run: Run) -> None:
         run()
 
 
-def measure_threads(scale: Scale) -> Figures:
-    """Two threads against one at each size that is to be compared."""
-    n_rounds = min(3, scale.n_rounds)
-    return {
-        size.name: measure_crossing(size, n_rounds, scale.thread_seconds)
-        for size in scale.thread_sizes
+def measure_threads(scale: Scale) -> Results:
+    """Microseconds per step of MixupE with one and two threads, alone and beside a busy core."""
+    return {size.name: _measure_threads(size, scale) for size in scale.thread_sizes}
+
+
+def _measure_threads(size: Size, scale: Scale) -> Results:
+    n_steps = max(3, min(MOST_STEPS, round(scale.thread_seconds / seconds_of_step(size))))
+    size = size._replace(rows=n_steps * size.batch)
+    table = make_table(size.rows, size.features, size.classes)
+    runs: dict[str, Run] = {
+        name: partial(our_classifier(size, 1, n_threads=n_threads).fit, *table)
+        for name, n_threads in (("one", 1), ("two", 2))
     }
+    take_turns(runs, 1)  # first calls
+    times = beside_busy_cores(runs, min(3, scale.n_rounds), 1, MOST_SECONDS / 3)
+    return {
+        "default": default_threads(our_classifier(size, 1).fit(*table), size.rows),
+        "microseconds": per_step(times, dict.fromkeys(times, n_steps)),
+    }
+
+
+def default_threads(classifier: MixupEClassifier, n_rows: int) -> int:
+    """The default number of threads of a fitted classifier for a fit of so many rows."""
+    net = classifier.net_
+    return n_threads_for(net.module_, rows_a_pass(net, n_rows), torch.get_num_threads())
 
 
 def _few_epochs(scale: Scale) -> Candidates:
-    """The reference with threads as they come; those that fight over cores take their time."""
+    """The reference with default threads; those that compete for cores are slow."""
     return Candidates(scale.reference, max(1, scale.epochs // 5), n_threads=None)
 
 
-class Part(NamedTuple):
-    """A part of a run, and about how many seconds it takes on a quiet machine."""
+def measure_imports(n_rounds: int) -> Results:
+    """Seconds of each import in new processes, in turns, and the extras that ours imported."""
+    modules: dict[str, set[str]] = {}
 
-    measure: Callable[[], Figures]
-    seconds: float
+    def clock(name: str, run: Run) -> float:
+        found: Any = run()
+        modules[name] = set(found["modules"])
+        return found["seconds"]  # without the start of the process
 
-
-def parts_of(scale: Scale) -> dict[str, Part]:
-    """All parts in the order in which they are measured: sizes come last, the cheap ones first."""
-    steps = scale.n_rounds * scale.reference.n_steps(scale.epochs)
-    parts = {
-        "reference": Part(partial(measure_reference, scale), 0.011 * steps),
-        "busy": Part(partial(measure_busy, scale), 0.005 * steps),
-        "memory": Part(partial(measure_memory, scale.n_large, scale.kinds), _memory_seconds(scale)),
-        "import": Part(partial(measure_imports, scale.n_imports), 9.0 * (scale.n_imports + 1)),
-        "prediction": Part(partial(measure_prediction, scale), 4.0 * scale.n_rounds),
-        "threads": Part(partial(measure_threads, scale), _threads_seconds(scale)),
-        "own threads": Part(partial(measure_own_threads, scale), 0.003 * steps),
-        "growth": Part(partial(measure_growth, scale), 12.0),
+    runs: dict[str, Run] = {
+        name: partial(run_child, ["-c", IMPORTING.format(statement=statement)])
+        for name, statement in IMPORTS.items()
     }
-    for size in scale.cells:
-        parts[size.name] = Part(partial(measure_cell, size, scale), _cell_seconds(size, scale))
-    return parts
+    take_turns(runs, 1, clock=clock)  # reads the files from the disk
+    times = take_turns(runs, n_rounds, clock=clock)
+    seconds = {name: [round(value, 4) for value in values] for name, values in times.items()}
+    # What scikit-learn and skorch import where it is installed does not count.
+    extras = extras_among(modules["with-ours"] - modules["with-skorch"])
+    return {"seconds": seconds, "extras": extras}
 
 
-def _memory_seconds(scale: Scale) -> float:
-    return len(scale.kinds) * (5 + 1e-5 * scale.n_large)
-
-
-def _threads_seconds(scale: Scale) -> float:
-    # Four figures a round, a first fit of each kind, and one for the default.
-    n_fits = 4 * min(3, scale.n_rounds) + 3
-    return len(scale.thread_sizes) * n_fits * (scale.thread_seconds + 0.1)
-
-
-def _cell_seconds(size: Size, scale: Scale) -> float:
-    """Rounds that have time, of all candidates, some of which are faster than MixupE."""
-    a_round = 4.0 * seconds_of_fit(size) + 0.5
-    if a_round > scale.cell_seconds:
-        return a_round
-    n_rounds = min(scale.n_cell_rounds, max(2, int(scale.cell_seconds / a_round)))
-    return n_rounds * a_round
-
-
-def measure_all(scale: Scale, store: Store, say: Callable[[str], object] = print) -> None:
-    """Measure every part that the store does not have yet."""
-    parts = parts_of(scale)
-    missing = {name: part.seconds for name, part in parts.items() if name not in store.parts}
-    planned = sum(missing.values())
-    start = time.perf_counter()
-    for number, (name, part) in enumerate(parts.items(), start=1):
-        word = "measured" if name in missing else "kept"
-        store.part(name, part.measure)
-        missing.pop(name, None)
-        left = seconds_left(planned, sum(missing.values()), time.perf_counter() - start)
-        say(f"{number} of {len(parts)}: {name} {word}; about {left / 60:.0f} minutes left")
-
-
-def seconds_left(planned: float, unmeasured: float, took: float) -> float:
-    """Seconds of the parts that are left, if the machine stays as slow as it has been.
+def extras_among(modules: set[str]) -> list[str]:
+    """The modules of libraries that only an extra of ours requires.
 
     Examples
     --------
-    >>> seconds_left(planned=100.0, unmeasured=60.0, took=80.0)
-    120.0
+    >>> extras_among({"skorch", "optuna"})
+    ['optuna']
     """
-    is_begun = planned > unmeasured
-    return unmeasured * took / (planned - unmeasured) if is_begun else unmeasured
+    names: dict[bool, set[str]] = {True: set(), False: set()}
+    for line in requires("mixupe-sklearn") or []:  # such as "optuna>=5.0; extra == 'search'"
+        names["extra ==" in line].add(_normalized(re.split(r"[^\w.-]", line, maxsplit=1)[0]))
+    extras, owners = names[True] - names[False], packages_distributions()
+    return sorted(m for m in modules if extras & set(map(_normalized, owners.get(m, []))))
+
+
+def _normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def parts_of(scale: Scale) -> dict[str, Callable[[], Results]]:
+    """All parts in the order of measurement; sizes come last, the cheap ones first."""
+    return {
+        "reference": partial(measure_reference, scale),
+        "busy": partial(measure_busy, scale),
+        "memory": partial(measure_memory, scale.n_large, scale.kinds),
+        "import": partial(measure_imports, scale.n_imports),
+        "prediction": partial(measure_prediction, scale),
+        "threads": partial(measure_threads, scale),
+        "own threads": partial(measure_own_threads, scale),
+        **{size.name: partial(measure_cell, size, scale) for size in scale.cells},
+    }
+
+
+def measure_all(scale: Scale, store: JsonResults, report: Callable[[str], object] = print) -> None:
+    """Measure every part that the file does not have yet."""
+    parts = parts_of(scale)
+    for number, (name, measure) in enumerate(parts.items(), start=1):
+        word = "kept" if name in store.parts else "measured"
+        store.part(name, measure)
+        report(f"{number} of {len(parts)}: {name} {word}")

@@ -1,7 +1,8 @@
-"""Sizes that are measured, and tables of such a size made by rule."""
+"""Sizes that are measured, synthetic tables of such a size, and how much a run measures."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,14 +13,14 @@ FEATURES = (16, 200, 784)
 CLASSES = (2, 26)
 WIDTHS = (128, 512)
 BATCHES = (32, 100, 1_000)
-# Epochs of a fit at a size: several for a small table, as users train on it. A wide network, whose
-# steps take ten times as long, has fewer: what a fit does once is little beside them.
+# Epochs of a fit by number of rows. A small table is trained for several epochs, as users do. A
+# wide network, whose steps take ten times as long, has fewer.
 EPOCHS = {1_000: 25, 10_000: 3, 100_000: 1}
 EPOCHS_OF_WIDE = {1_000: 10, 10_000: 2, 100_000: 1}
 
 
 class Size(NamedTuple):
-    """A table and a network with two hidden layers of equal width.
+    """A table, and a network with two hidden layers of equal width.
 
     Examples
     --------
@@ -40,47 +41,52 @@ class Size(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The five numbers in words, as the file of results has them."""
+        """The five numbers as the results file names them."""
         return " ".join(f"{word}={number}" for word, number in self._asdict().items())
 
     @classmethod
     def named(cls, name: str) -> "Size":
-        """The size that has this name."""
-        return cls(**{word: int(number) for word, number in _words(name)})
+        """The size of this name."""
+        pairs = (part.split("=") for part in name.split())
+        return cls(**{word: int(number) for word, number in pairs})
 
     def n_steps(self, epochs: int) -> int:
-        """Steps of training in so many epochs; the last batch of an epoch may be small."""
+        """Training steps in so many epochs; the last batch of an epoch may be small."""
         return epochs * -(-self.rows // self.batch)
 
     def layers(self) -> list[tuple[int, int]]:
-        """Width in and width out of each layer."""
-        widths = (self.features, self.width, self.width, self.classes)
-        return list(itertools.pairwise(widths))
+        """Input and output width of each layer."""
+        return list(itertools.pairwise((self.features, self.width, self.width, self.classes)))
 
     @property
     def n_weights(self) -> int:
         """Weights of the network, without biases."""
         return sum(n_in * n_out for n_in, n_out in self.layers())
 
+    @property
+    def network(self) -> str:
+        """The network and its batch size in short.
 
-def _words(name: str) -> Iterator[tuple[str, str]]:
-    for part in name.split():
-        word, _, number = part.partition("=")
-        yield word, number
+        Examples
+        --------
+        >>> Size(rows=10, features=16, classes=26, width=128, batch=100).network
+        '16-128-128-26, batch 100'
+        """
+        return f"{self.features}-{self.width}-{self.width}-{self.classes}, batch {self.batch:,}"
 
 
-# The paper's network on a table of the shape of "letter", one of its data sets.
+# The paper's network on a table of the shape of "letter", one of its datasets.
 REFERENCE = Size(rows=16_000, features=16, classes=26, width=128, batch=100)
 
 
 def all_sizes() -> list[Size]:
-    """Every listed size, the cheap ones first."""
+    """All combinations, in order of estimated time."""
     numbers = itertools.product(ROWS, FEATURES, CLASSES, WIDTHS, BATCHES)
     return sorted((Size(*five) for five in numbers), key=seconds_of_fit)
 
 
 def some_sizes() -> list[Size]:
-    """A few of them: corners, for a quick look."""
+    """A few of them, for a quick run."""
     return [
         Size(1_000, 16, 2, 128, 32),
         Size(1_000, 784, 26, 128, 1_000),
@@ -92,7 +98,7 @@ def some_sizes() -> list[Size]:
 
 
 def thread_sizes() -> list[Size]:
-    """Networks from small to large, to compare numbers of threads; rows are chosen by time."""
+    """Networks from small to large, to compare numbers of threads; time decides on the rows."""
     shapes = [(16, 128, 26), (16, 512, 26), (784, 512, 26), (784, 1_024, 10)]
     return [
         Size(rows=batch, features=features, classes=classes, width=width, batch=batch)
@@ -102,43 +108,30 @@ def thread_sizes() -> list[Size]:
 
 
 def epochs_of(size: Size) -> int:
-    """How many epochs a fit of this size is measured for."""
+    """Epochs of a measured fit of this size."""
     return (EPOCHS_OF_WIDE if size.width > 128 else EPOCHS).get(size.rows, 1)
 
 
 def seconds_of_step(size: Size) -> float:
-    """About what a step of MixupE takes with one thread: to plan with, never to report.
+    """Estimated time of a step of MixupE with one thread, for planning only.
 
-    A step has a part of its own, one for each weight (the optimizer), and one for each row.
+    The terms are a constant, the optimizer's work per weight, and the work per sample.
     """
     return 1e-4 + 4.5e-9 * size.n_weights + size.batch * (1.5e-6 + 5e-11 * size.n_weights)
 
 
 def seconds_of_fit(size: Size) -> float:
-    """About what a fit of MixupE takes at a size, with the epochs that it is measured for."""
+    """Estimated time of a measured fit of MixupE."""
     return size.n_steps(epochs_of(size)) * seconds_of_step(size)
 
 
 def make_table(
     n_rows: int, n_features: int, n_classes: int, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of normal numbers, and the class that a linear map and some noise give the most to.
+    """Normal features in single precision, and the class with the highest noisy linear score.
 
-    The rows are written in place, and labelled in pieces: little memory beyond the result is used.
-
-    Parameters
-    ----------
-    n_rows, n_features, n_classes : int
-        The size of the table.
-    seed : int, default=0
-        Equal seeds give equal tables.
-
-    Returns
-    -------
-    X : ndarray of shape (n_rows, n_features)
-        In single precision.
-    y : ndarray of shape (n_rows,)
-        Whole numbers; each class is there.
+    The table is filled in place and labelled in pieces, which needs little further memory. Every
+    class occurs.
 
     Examples
     --------
@@ -156,5 +149,61 @@ def make_table(
         scores = X[part] @ map_to_classes
         noise = rng.standard_normal(scores.shape, dtype=np.float32)
         y[part] = np.argmax(scores + 0.3 * n_features**0.5 * noise, axis=1)
-    y[:n_classes] = np.arange(n_classes)  # chance may have left one out
+    y[:n_classes] = np.arange(n_classes)  # a class may be missing by chance
     return X, y
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much a run measures."""
+
+    name: str
+    #: The size of the targets, and epochs of a fit there.
+    reference: Size
+    epochs: int
+    n_rounds: int
+    #: Further sizes, and the most seconds that all rounds of one may take.
+    cells: Sequence[Size]
+    n_cell_rounds: int
+    cell_seconds: float
+    #: Networks trained with one thread and with two, and seconds of a fit there.
+    thread_sizes: Sequence[Size]
+    thread_seconds: float
+    #: Rows to predict at once and one by one, and rows and kinds of the tables of the memory part.
+    n_predicted: int
+    n_single: int
+    n_large: int
+    kinds: Sequence[str]
+    #: Rounds of imports, each of which takes seconds.
+    n_imports: int
+
+
+FULL = Scale(
+    name="full",
+    reference=REFERENCE,
+    epochs=10,
+    n_rounds=9,
+    cells=all_sizes(),
+    n_cell_rounds=3,
+    cell_seconds=10.0,
+    thread_sizes=thread_sizes(),
+    thread_seconds=0.4,
+    n_predicted=100_000,
+    n_single=300,
+    n_large=1_000_000,
+    kinds=("float32", "float64", "int8", "float32, mapped file", "sparse"),
+    n_imports=7,
+)
+QUICK = replace(
+    FULL,
+    name="quick",
+    epochs=3,
+    n_rounds=3,
+    cells=some_sizes(),
+    cell_seconds=4.0,
+    thread_sizes=[thread_sizes()[0], thread_sizes()[-1]],
+    n_single=100,
+    n_large=100_000,
+    kinds=("float32",),
+    n_imports=3,
+)

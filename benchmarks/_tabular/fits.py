@@ -1,8 +1,8 @@
-"""Run one job: prepare its rows, train its networks as one where that is possible, and measure."""
+"""Run the jobs of the benchmark: prepare the data, train the networks as one, and measure."""
 
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -11,21 +11,32 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from benchmarks._harness.results_file import Key, one_line, rounded
+from benchmarks._harness.runner import Row
+from benchmarks._tabular.baselines import make_baseline
+from benchmarks._tabular.methods import OWN, PAPER_INPUTS, paper_settings, settings_of
 from benchmarks._tabular.metrics import measure
-from benchmarks._tabular.own import OWN, PAPER_INPUTS, paper_settings, settings_of
-from benchmarks._tabular.peers import make_peer
-from benchmarks._tabular.protocol import METHODS, Config, Job, Split
+from benchmarks._tabular.protocol import (
+    FITS,
+    METHODS,
+    TRAINING,
+    Config,
+    Job,
+    Split,
+    jobs_of,
+    splits_of,
+)
 from mixupe_sklearn import MixupEClassifier, make_preprocessor
 from mixupe_sklearn._estimators.fit_many import fit_many, why_not_many
-from mixupe_sklearn._search.evaluate import DENSE_ENTRIES
 from mixupe_sklearn.datasets import Table
 
-Row = dict[str, Any]
+# Sparse inputs with at most this many entries become dense: 128 MiB in 32 bits.
+DENSE_ENTRIES = 2**25
 
 
 @dataclass(eq=False)
 class Prepared:
-    """Rows of one split as numbers, by a preprocessor that has seen the training rows only."""
+    """The features and classes of the three parts of a split."""
 
     X: dict[str, Any]
     y: dict[str, np.ndarray]
@@ -34,7 +45,7 @@ class Prepared:
 
 
 def prepare(table: Table, split: Split) -> Prepared:
-    """Fit the preprocessor on the training rows, and put all rows through it."""
+    """Fit the preprocessor on the training samples, and transform all samples."""
     parts = {name: getattr(split, name) for name in ("train", "valid", "test")}
     y = {name: table.y[rows] for name, rows in parts.items()}
     start = time.perf_counter()
@@ -49,7 +60,7 @@ def prepare(table: Table, split: Split) -> Prepared:
     return Prepared(X, y, np.unique(table.y), seconds)
 
 
-# The last split that this process has prepared: jobs of one split follow each other.
+# The last prepared split of this process: jobs of one split follow each other.
 _LAST: dict[tuple, Prepared] = {}
 
 
@@ -62,10 +73,10 @@ def _prepared(job: Job) -> Prepared:
 
 
 @dataclass(eq=False)
-class Watch:
-    """Notes the test loss of networks after each epoch, and the time that this takes.
+class LossRecorder:
+    """Records the test loss of networks after each epoch, and the time of doing so.
 
-    Nothing is chosen by it: it is for the report's curves alone.
+    The report draws these curves. They select nothing.
     """
 
     X: Any
@@ -74,29 +85,29 @@ class Watch:
     seconds: float = 0.0
 
     def __call__(self, epoch: int, members: list[Any]) -> None:
-        """Look at all members that are in training."""
+        """Evaluate all networks in training."""
         start = time.perf_counter()
         for member in members:
-            # Lighter than all of the metrics, which are not wanted 25 times a fit.
+            # Faster than log_loss, and called after each epoch.
             proba, is_own = member.predict_proba(self.X), self.y[:, None] == member.classes_
             own = np.maximum((proba * is_own).sum(axis=1), np.finfo(np.float32).eps)
             self.losses.setdefault(id(member), []).append(float(-np.log(own).mean()))
         self.seconds += time.perf_counter() - start
 
     def of_one(self, member: Any) -> bool:
-        """Look at one estimator that trains alone, and never stop it."""
+        """Evaluate one estimator that trains alone; never stop it."""
         self(0, [member])
         return False
 
 
 def estimator_of(config: Config, seed: int, training: Mapping[str, Any]) -> MixupEClassifier:
-    """The classifier of a configuration: the paper's, but for what the method and training say."""
+    """Return the classifier of a configuration: the paper's settings, method and training."""
     params = paper_settings().classifier | config.params | dict(training)
     return MixupEClassifier(**params, random_state=seed, device="cpu")
 
 
 def run_job(job: Job) -> list[Row]:
-    """Fit all configurations of a job: one row each, without versions; a failed fit says why."""
+    """Fit all configurations of a job and return a row each; a failed fit records its error."""
     try:
         with few_rows_allowed():
             if job.configs[0].method in METHODS:
@@ -108,21 +119,21 @@ def run_job(job: Job) -> list[Row]:
 
 @contextmanager
 def few_rows_allowed() -> Iterator[None]:
-    """Say nothing of a batch that is larger than the table: it is the paper's, of 100 rows."""
+    """Ignore the warning that the paper's batch of 100 is larger than the dataset."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Got .* training rows, fewer than batch_size")
+        warnings.filterwarnings("ignore", "Got .* training samples, fewer than batch_size")
         yield
 
 
 @lru_cache
 def _warm_up() -> None:
-    """Fit once without a clock: the first fit of a process loads what it needs."""
+    """Fit once untimed: the first fit of a process loads libraries."""
     MixupEClassifier(**paper_settings().classifier, device="cpu").fit(np.eye(4), [0, 0, 1, 1])
 
 
 @lru_cache
 def warm_up_defaults() -> None:
-    """The same for the classifier as it comes, which may have more parts to load."""
+    """Fit the default classifier once untimed."""
     X = np.random.default_rng(0).normal(size=(40, 4))
     pipeline = settings_of("mixupe-default").make(seed=0)
     pipeline.set_params(classifier__max_epochs=1, classifier__min_steps=0)
@@ -133,19 +144,19 @@ def _run_networks(job: Job) -> list[Row]:
     _warm_up()
     data = _prepared(job)
     models = [estimator_of(config, job.split.seed, job.training) for config in job.configs]
-    watch = Watch(data.X["test"], data.y["test"])
+    recorder = LossRecorder(data.X["test"], data.y["test"])
     is_together = why_not_many(models, data.X["train"]) is None
     n_together = len(models) if is_together else 1
     start = time.perf_counter()
     results: list[Any]
     if is_together:
         results = fit_many(
-            models, data.X["train"], data.y["train"], on_epoch=watch, on_error="return"
+            models, data.X["train"], data.y["train"], on_epoch=recorder, on_error="return"
         )
     else:
-        results = [_fit_alone(model, data, watch) for model in models]
-    # Jobs of different lengths are compared by the share of one network.
-    seconds = (time.perf_counter() - start - watch.seconds) / len(models)
+        results = [_fit_alone(model, data, recorder) for model in models]
+    # Rows hold the time per network: jobs differ in their number of networks.
+    seconds = (time.perf_counter() - start - recorder.seconds) / len(models)
     rows = []
     for config, model, result in zip(job.configs, models, results, strict=True):
         row = job.identity(config) | {"n_together": n_together}
@@ -154,15 +165,15 @@ def _run_networks(job: Job) -> list[Row]:
         else:
             row |= _measured(model, data) | {"fit_seconds": rounded(seconds + data.seconds)}
             row["train_losses"] = _curve(epoch["train_loss"] for epoch in model.history_)
-            row["test_losses"] = _curve(watch.losses[id(model)])
+            row["test_losses"] = _curve(recorder.losses[id(model)])
         rows.append(row)
     return rows
 
 
-def _fit_alone(model: Any, data: Prepared, watch: Watch) -> Any:
-    # As in a search: an interrupt ends the run instead of leaving a half-trained network.
+def _fit_alone(model: Any, data: Prepared, recorder: LossRecorder) -> Any:
+    # An interrupt ends the run instead of keeping a partly trained network.
     model._keeps_interrupted = False
-    model._epoch_hook = watch.of_one
+    model._epoch_hook = recorder.of_one
     try:
         return model.fit(data.X["train"], data.y["train"])
     except Exception as error:
@@ -174,7 +185,7 @@ def _run_alone(job: Job, config: Config) -> Row:
         warm_up_defaults()
         model: Any = settings_of(config.method).make(job.split.seed)
     else:
-        model = make_peer(config.method, job.split.seed, training=dict(job.training))
+        model = make_baseline(config.method, job.split.seed, training=dict(job.training))
     data = raw_rows(job.table, job.split)
     seconds = fit_seconds(model, data)
     row = job.identity(config) | _measured(model, data)
@@ -182,14 +193,14 @@ def _run_alone(job: Job, config: Config) -> Row:
 
 
 def fit_seconds(model: Any, data: Prepared) -> float:
-    """Fit on the training rows: how long it takes."""
+    """Fit on the training samples and return the seconds."""
     start = time.perf_counter()
     model.fit(data.X["train"], data.y["train"])
     return rounded(time.perf_counter() - start)
 
 
 def raw_rows(table: Table, split: Split) -> Prepared:
-    """Rows of one split as they come."""
+    """Return the raw samples of one split."""
     parts = {name: getattr(split, name) for name in ("train", "valid", "test")}
     X = {name: table.X.iloc[rows] for name, rows in parts.items()}
     y = {name: table.y[rows] for name, rows in parts.items()}
@@ -197,7 +208,7 @@ def raw_rows(table: Table, split: Split) -> Prepared:
 
 
 def _measured(model: Any, data: Prepared) -> Row:
-    """Errors and losses of a fitted model, and how long it takes to predict the test rows."""
+    """Return errors and losses of a fitted model, and the seconds to predict the test samples."""
     valid, _ = measured_on(model, data, "valid")
     test, seconds = measured_on(model, data, "test")
     return {
@@ -212,7 +223,7 @@ def _measured(model: Any, data: Prepared) -> Row:
 
 
 def measured_on(model: Any, data: Prepared, part: str) -> tuple[dict[str, float], float]:
-    """Metrics of a fitted model on a part of the rows, and how long the prediction takes."""
+    """Return the metrics of a fitted model on a part of the split, and the seconds to predict."""
     start = time.perf_counter()
     proba = np.asarray(model.predict_proba(data.X[part]), dtype=float)
     seconds = time.perf_counter() - start
@@ -220,15 +231,39 @@ def measured_on(model: Any, data: Prepared, part: str) -> tuple[dict[str, float]
     return {name: rounded(value) for name, value in metrics.items()}, seconds
 
 
-def rounded(value: float, digits: int = 6) -> float:
-    """A number with so many significant digits: rows stay small."""
-    return float(f"{value:.{digits}g}")
-
-
 def _curve(losses: Any) -> str:
     return " ".join(f"{loss:.3g}" for loss in losses)
 
 
-def one_line(error: BaseException) -> str:
-    """An error as a row tells it."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:500]
+@dataclass(frozen=True)
+class TabularPlan:
+    """What a run does on each dataset."""
+
+    methods: Sequence[str]
+    grid: str = "paper"
+    splits: str = "holdout"
+    n_seeds: int = 5
+    training: dict[str, Any] = field(default_factory=lambda: dict(TRAINING))
+    retry_failed: bool = False
+
+    def open_jobs(self, table: Table, done: set[Key]) -> list[Job]:
+        """Return the jobs on a dataset that are not in ``done``, and add them to ``done``."""
+        splits = splits_of(table, self.splits, self.n_seeds)
+        jobs = list(
+            jobs_of(
+                table,
+                splits,
+                self.methods,
+                self.grid,
+                self.training,
+                is_done=lambda fit: FITS.key_of(fit) in done,
+            )
+        )
+        # A dataset may be requested twice, for example by its task and by a suite.
+        done |= {FITS.key_of(job.identity(config)) for job in jobs for config in job.configs}
+        return jobs
+
+    @staticmethod
+    def run_job(job: Job) -> list[Row]:
+        """Do a job and return its rows."""
+        return run_job(job)

@@ -1,163 +1,22 @@
-"""In-memory mini-batches: one indexing operation a batch instead of one call a row."""
+"""Mini-batches of in-memory data, and the skorch datasets that they come from."""
 
-import mmap
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from scipy import sparse
+from skorch.dataset import Dataset
 from torch import Tensor
+from torch.utils.data import Subset
 
+from mixupe_sklearn._data.rows import SMALL_COPY, Gathers
 from mixupe_sklearn._runtime.seeding import generator_like_torch
-
-# A copy up to this size is made once, before training; above it, each batch is made by itself. A
-# batch of its own costs more in every epoch (batches of 100 rows: 20 microseconds more at 100
-# features, 100 at 784), but a large copy would double the memory of the data.
-SMALL_COPY = 64 * 2**20
-NUMPY_TYPES = (torch.float16, torch.float32, torch.float64)
-
-
-def is_mapped(X: Any) -> bool:
-    """Whether an array lies in a file: to copy it would read it whole.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> is_mapped(np.zeros(2))
-    False
-    """
-    while X is not None:
-        if isinstance(X, (np.memmap, mmap.mmap)):
-            return True
-        # A view knows whose memory it shows, and a memoryview calls it by another name.
-        X = X.obj if isinstance(X, memoryview) else getattr(X, "base", None)
-    return False
-
-
-class Gathers:
-    """Data that make a batch themselves, by row numbers or a slice; ``shape`` tells how many."""
-
-    shape: tuple[int, ...]
-
-
-class CentredRows(Gathers):
-    """Rows minus a mean, gathered, centred and made dense a batch at a time.
-
-    Batches are to the bit those of ``centre``, which centres all rows at once.
-
-    Parameters
-    ----------
-    X : array, scipy sparse matrix or array of shape (n_samples, n_features)
-        The data; kept as it is: sparse, in a file, or read-only.
-    X_mean : array of shape (n_features,)
-        What is subtracted from each row.
-    dtype : torch.dtype
-        Type of the batches.
-
-    Examples
-    --------
-    >>> import numpy as np, torch
-    >>> from scipy import sparse
-    >>> rows = CentredRows(sparse.csr_array([[0.0, 2.0], [4.0, 0.0]]), np.array([2.0, 1.0]))
-    >>> rows[np.array([1])]
-    tensor([[ 2., -1.]])
-    >>> rows.take(slice(0, 2), out=torch.empty(2, 2))
-    tensor([[-2.,  1.],
-            [ 2., -1.]])
-    """
-
-    def __init__(self, X: Any, X_mean: np.ndarray, dtype: torch.dtype = torch.float32):
-        self.X = _canonical(X) if sparse.issparse(X) else np.asarray(X)
-        self.X_mean = np.asarray(X_mean)
-        self.dtype = dtype
-        self.shape = X.shape
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, index: Any) -> Tensor:
-        if isinstance(index, (int, np.integer)):
-            return self[[range(len(self))[index]]][0]
-        index = _row_numbers(index, len(self))
-        n_rows = len(range(len(self))[index]) if isinstance(index, slice) else len(index)
-        return self.take(index, torch.empty(n_rows, self.shape[1], dtype=self.dtype))
-
-    def take(self, index: Any, out: Tensor) -> Tensor:
-        """Write the rows of these numbers (array, tensor or slice) to ``out``, and return it."""
-        index = _row_numbers(index, len(self))
-        is_open = out.dtype in NUMPY_TYPES and out.device.type == "cpu"  # numpy can write to it
-        target = out if is_open else torch.empty(out.shape, dtype=torch.float32)
-        # What overflows becomes infinite: who made the rows has looked at their range.
-        with np.errstate(over="ignore"):
-            self._fill(index, target.numpy())
-        return out if target is out else out.copy_(target)
-
-    def _fill(self, index: Any, out: np.ndarray) -> None:
-        if not sparse.issparse(self.X):
-            rows = _gathered(self.X, index, out)
-            np.subtract(rows, self.X_mean, out=out, casting="same_kind")
-            return
-        rows = self.X[index]
-        # Most entries are minus the mean: only the stored ones are looked at one by one.
-        np.subtract(0.0, self.X_mean, out=out, casting="same_kind")
-        numbers = np.repeat(np.arange(len(out)), np.diff(rows.indptr))
-        out[numbers, rows.indices] = rows.data - self.X_mean[rows.indices]
-
-
-def _canonical(X: Any) -> Any:
-    """Sparse rows whose entries are stored once each; the caller's matrix stays as it is."""
-    X = sparse.csr_array(X)
-    if not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-    return X
-
-
-def _row_numbers(index: Any, n_rows: int) -> slice | np.ndarray:
-    """A slice as it is, all else as numbers of rows that are there."""
-    if isinstance(index, slice):
-        return index
-    index = index.cpu().numpy() if isinstance(index, Tensor) else np.asarray(index)
-    if index.dtype == bool:
-        index = np.flatnonzero(index)
-    index = index.astype(np.int64, copy=False)
-    # One look for both ends: as unsigned numbers, those below zero are huge.
-    if len(index) and index.view(np.uint64).max() >= n_rows:
-        raise IndexError(
-            f"Got row numbers from {index.min()} to {index.max()}, but expected 0 to {n_rows - 1}."
-        )
-    return index
-
-
-def _gathered(X: np.ndarray, index: Any, out: np.ndarray) -> np.ndarray:
-    """Rows of a dense array, in ``out`` itself where that can be."""
-    if isinstance(index, slice):
-        return X[index]
-    # ``take`` is faster than brackets, but copies an array whole that is not laid out for it; and
-    # only where it need not check the numbers does it write to ``out`` at once.
-    if X.flags.c_contiguous:
-        same = out if out.dtype == X.dtype else None
-        return np.take(X, index, axis=0, out=same, mode="clip")
-    if X.flags.f_contiguous:
-        return np.take(X.T, index, axis=1, mode="clip").T
-    return X[index]
-
-
-def centre(X: np.ndarray, X_mean: np.ndarray, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Subtract the mean in the precision of ``X``, then round: no full copy in between.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> centre(np.array([[1e9 + 1.0]]), np.array([1e9]))
-    tensor([[1.]])
-    """
-    return CentredRows(X, X_mean, dtype)[:]
 
 
 def can_batch(data: Any) -> bool:
-    """Whether ``Batches`` can take rows of this: arrays, tensors, sparse rows, or what gathers."""
+    """Return whether ``Batches`` accepts this: arrays, tensors, sparse rows, or ``Gathers``."""
     if isinstance(data, Mapping):
         return all(can_batch(value) for value in data.values())
     if isinstance(data, np.ndarray):
@@ -172,7 +31,7 @@ def _indexable(data: Any) -> Any:
         return sparse.csr_array(data)
     if not isinstance(data, np.ndarray):
         return data
-    # torch takes no foreign byte order or backward stride, and warns of read-only memory.
+    # torch rejects foreign byte orders and negative strides, and warns about read-only memory.
     if data.dtype.isnative and data.flags.writeable and data.flags.c_contiguous:
         return torch.from_numpy(data)
     if data.nbytes > SMALL_COPY:
@@ -181,7 +40,7 @@ def _indexable(data: Any) -> Any:
 
 
 class _Order:
-    """Row numbers in the order of an epoch: moved once to each device where rows lie."""
+    """Sample numbers in the order of an epoch, moved once to each device with data."""
 
     def __init__(self, numbers: np.ndarray):
         self.numbers = numbers
@@ -194,7 +53,7 @@ class _Order:
 
 
 def _take(data: Any, order: _Order | None, rows: slice) -> Any:
-    """These rows of the order; without one, of the data as they lie."""
+    """Return these samples in the given order; without one, in the order of the data."""
     if isinstance(data, dict):
         return {name: _take(value, order, rows) for name, value in data.items()}
     if isinstance(data, Tensor):
@@ -205,19 +64,19 @@ def _take(data: Any, order: _Order | None, rows: slice) -> Any:
     if sparse.issparse(taken):
         return torch.from_numpy(taken.toarray())
     if isinstance(taken, np.ndarray):
-        # What was gathered is new; what was sliced still shows the memory that torch cannot take.
+        # Gathered samples are new; sliced ones still share the memory that torch rejects.
         own = np.array if order is None else np.asarray
         return torch.from_numpy(own(taken, dtype=taken.dtype.newbyteorder("="), order="C"))
     return taken
 
 
 class BatchNumbers:
-    """The batches of a DataLoader as those of ``Batches`` are: the same rows in the same order.
+    """Batch sampler of a DataLoader with the samples and the order of ``Batches``.
 
     Parameters
     ----------
     n_rows : int
-        How many rows there are.
+        Number of samples.
     **params
         As for ``Batches``.
 
@@ -238,23 +97,23 @@ class BatchNumbers:
 
 
 class Batches:
-    """Loop over mini-batches of data that lies in memory; takes the place of a DataLoader.
+    """Mini-batches of in-memory data, one indexing operation each; replaces a DataLoader.
 
     Parameters
     ----------
     X, y : array, tensor, sparse matrix, CentredRows, or dict of these
         The data. ``y`` may be None: batches then carry zeros.
     indices : array of int or None, default=None
-        The rows to use; None means all.
+        Numbers of the samples to use; None means all.
     batch_size : int, default=128
-        Rows a batch; the last one may be smaller.
+        Samples per batch; the last batch may be smaller.
     shuffle : bool, default=False
-        Whether rows are put in a new order each time one loops.
+        Whether samples are shuffled in each iteration.
     drop_last : bool, default=False
-        Whether a smaller last batch is left out.
+        Whether a smaller last batch is dropped.
     min_rows : int, default=1
-        A last batch with fewer rows than this joins the one before it (BatchNorm cannot train on
-        one row).
+        A last batch with fewer samples than this joins the one before it (BatchNorm cannot train
+        on one sample).
     random_state : int, numpy.random.Generator or None, default=None
         Source of the order. None draws from torch's global generator, as a DataLoader does.
 
@@ -306,18 +165,18 @@ class Batches:
         return len(self._bounds())
 
     def sizes(self) -> list[int]:
-        """Rows of each batch."""
+        """Return the number of samples of each batch."""
         return [stop - start for start, stop in self._bounds()]
 
     def order(self) -> np.ndarray | None:
-        """Draw the row numbers of the next loop; None means all rows as they lie."""
+        """Draw the sample numbers of the next iteration; None means all, in order."""
         if not self.shuffle:
             return self.indices
         permutation = generator_like_torch(self.rng).permutation(self.n_samples)
         return permutation if self.indices is None else self.indices[permutation]
 
     def numbers(self) -> Iterator[list[int]]:
-        """The row numbers of each batch of the next loop, for rows that are read elsewhere."""
+        """Yield the sample numbers of each batch, for data that is read elsewhere."""
         numbers = self.order()
         for start, stop in self._bounds():
             rows = range(start, stop) if numbers is None else numbers[start:stop].tolist()
@@ -329,3 +188,63 @@ class Batches:
         for start, stop in self._bounds():
             rows = slice(start, stop)
             yield _take(self.X, order, rows), _take(self.y, order, rows)
+
+
+def with_weight(X: Any, sample_weight: Any) -> Any:
+    """Add weights to the inputs as an entry of a dict, as skorch passes them on."""
+    if sample_weight is None:
+        return X
+    if isinstance(X, torch.utils.data.Dataset):
+        raise ValueError(
+            "Got sample_weight beside a Dataset, but expected arrays; a Dataset may return "
+            "{'X': ..., 'sample_weight': ...} as its inputs."
+        )
+    weight = sample_weight if isinstance(sample_weight, Tensor) else np.asarray(sample_weight)
+    is_good = (weight >= 0) & (weight < math.inf)
+    if not is_good.all():
+        value = float(weight[~is_good][0])
+        raise ValueError(f"Got sample_weight={value}, but expected finite numbers >= 0.")
+    return _beside(X, weight)
+
+
+def _beside(X: Any, weight: Any) -> dict[str, Any]:
+    inputs = X if isinstance(X, Mapping) else {"X": X}
+    return {**inputs, "sample_weight": weight}
+
+
+def split_weight(X: Any) -> tuple[Any, Tensor | None]:
+    """Undo ``with_weight``: return the inputs and their weights or None."""
+    if not isinstance(X, Mapping) or "sample_weight" not in X:
+        return X, None
+    inputs = {name: value for name, value in X.items() if name != "sample_weight"}
+    return (inputs["X"] if set(inputs) == {"X"} else inputs), X["sample_weight"]
+
+
+def _whole(dataset: Any) -> tuple[Any, np.ndarray | None]:
+    """Return a dataset and None, or the dataset of a ``Subset`` and its indices."""
+    if not isinstance(dataset, Subset):
+        return dataset, None
+    return dataset.dataset, torch.as_tensor(dataset.indices).numpy()
+
+
+def targets_of(dataset: Any) -> Any:
+    """Return the targets of a skorch dataset or of a subset of one; None for any other."""
+    dataset, indices = _whole(dataset)
+    if type(dataset) is not Dataset or not can_batch(dataset.y):
+        return None
+    return dataset.y if indices is None else dataset.y[indices]
+
+
+def rows_in_memory(dataset: Any) -> tuple[Any, Any, Any] | None:
+    """Return ``X``, ``y`` and indices of an in-memory skorch dataset, else None."""
+    dataset, indices = _whole(dataset)
+    if type(dataset) is not Dataset or not can_batch(dataset.X):
+        return None
+    if dataset.y is not None and not can_batch(dataset.y):
+        return None
+    return dataset.X, dataset.y, indices
+
+
+def make_dataset(X: Any, y: Any, sample_weight: Any = None) -> Dataset:
+    """Return a skorch dataset of samples with their weights."""
+    return Dataset(X if sample_weight is None else _beside(X, sample_weight), y)

@@ -1,21 +1,21 @@
-"""Reading in worker processes, whose errors are told as if there were none."""
+"""A DataLoader whose workers raise the same short errors as the main process."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from torch.utils.data import DataLoader
 
-# What a sentence of ours begins with, wherever it was raised.
+# The start of the error messages of this package.
 OURS = "Got "
 
 
 class Loader(DataLoader):
-    """A DataLoader that tells what is wrong with a sample in one sentence, workers or not.
+    """A DataLoader that raises one sentence about a wrong sample, with or without workers.
 
-    torch puts the whole traceback of a worker into the message of its error. Where that ends with
-    a sentence of ours, an error of the same type is raised with this sentence alone. Other errors,
-    such as those of a user's own Dataset, keep their text: who looks for the fault needs the
-    traceback. The workers end in both cases.
+    torch puts the whole traceback of a worker into the message of its error. If that ends with a
+    sentence of this package, an error of the same type is raised with this sentence alone. Other
+    errors, such as those of a user's Dataset, keep their text, since the traceback helps to find
+    the fault. The workers end in both cases.
 
     Examples
     --------
@@ -25,7 +25,7 @@ class Loader(DataLoader):
     """
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        """Batches, one by one."""
+        """Yield batches."""
         failure: Exception | None = None
         try:
             yield from super().__iter__()
@@ -34,16 +34,16 @@ class Loader(DataLoader):
                 raise
             sentence = sentence_of_worker(error)
             failure = error if sentence is None else type(error)(sentence)
-            # Its frames, all of torch, hold what holds the workers, which end when nobody does.
+            # The frames of torch keep the workers alive.
             error.__traceback__ = None
-        # Not in the handler: the long error would come along as the context of the short one.
+        # Outside the handler: the long error would become the context of the short one.
         if failure is not None:
-            self._iterator = None  # where torch keeps workers that are to stay
+            self._iterator = None  # where torch keeps persistent workers
             raise failure
 
 
 def sentence_of_worker(error: Exception) -> str | None:
-    """The sentence of ours that an error of a worker ends with; None for all other errors.
+    """Return the sentence of this package at the end of a worker's error, else None.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def sentence_of_worker(error: Exception) -> str | None:
         return None
     text, name = str(error), type(error).__name__
     _, found, rest = text.rpartition(f"\n{name}: {OURS}")
-    # What led to the error is told before it: a sentence of ours there is not the last word.
+    # Causes come first: a sentence there is not the error itself.
     is_last = bool(found) and "\nTraceback (most recent call last):\n" not in rest
     return OURS + rest.strip() if is_last else None
 

@@ -1,6 +1,7 @@
-"""Rows and weights: what every estimator checks and prepares before it trains."""
+"""Samples of a fit as arrays and tensors: centred, in chunks, and on the device of the network."""
 
 import math
+import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,23 +11,28 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from mixupe_sklearn._data.batches import NUMPY_TYPES, SMALL_COPY, CentredRows, centre, is_mapped
-
-CURE = "for instance with mixupe_sklearn.make_preprocessor() in a Pipeline"
-# What a chunk of rows may have at predict: rows, and entries (16 MiB of float32).
+# A copy up to this size is made once, before training. Above it, each batch is made separately:
+# this costs more in every epoch (batches of 100 samples: 20 microseconds more at 100 features, 100
+# at 784), but a large copy would double the memory of the data.
+SMALL_COPY = 64 * 2**20
+NUMPY_TYPES = (torch.float16, torch.float32, torch.float64)
+# Largest chunk at prediction: samples, and entries (16 MiB of float32).
 MAX_ROWS, CHUNK = 8192, 2**22
-# Chunks are filled up to a multiple of this many rows: matrix products then run the same kernel for
-# one row as for many, so that a row's prediction does not depend on its company.
+# Chunks are padded to a multiple of this many samples. Matrix products then run the same kernel for
+# one sample as for many, so a prediction does not depend on the other samples of the call.
 ROW_BLOCK = 16
-# The share of a device's free memory that data may take; the network and its states need the rest.
+# The fraction of a device's free memory that data may take; the network needs the rest.
 DEVICE_SHARE = 0.5
+
+# Inputs, targets and weights of samples, as a network takes them.
+Tensors = tuple[Any, Tensor, Tensor | None]
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Inputs, encoded targets and weights (None: all alike); a part of them by row numbers.
+    """Inputs, encoded targets and weights (None: equal) of samples, or of some by their numbers.
 
-    Parts share their inputs: rows that are set aside cost no copy.
+    Parts share their inputs: held-out samples cost no copy.
     """
 
     X: Any
@@ -36,11 +42,11 @@ class Rows:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are, in this part."""
+        """Number of samples in this part."""
         return self.X.shape[0] if self.index is None else len(self.index)
 
     def parts(self, *indices: np.ndarray) -> list["Rows"]:
-        """Parts by row numbers, the weights of each again of mean one."""
+        """Return parts by sample numbers, each with weights of mean one."""
         weight = None
         if self.weight is not None:
             weight = np.ones_like(self.weight)
@@ -51,7 +57,7 @@ class Rows:
 
 
 def to_numpy(data: Any) -> Any:
-    """Bring a tensor from wherever it is to numpy, and leave all else alone.
+    """Convert a tensor on any device to numpy; return anything else unchanged.
 
     Examples
     --------
@@ -62,7 +68,7 @@ def to_numpy(data: Any) -> Any:
     if np.ma.is_masked(data):
         raise ValueError(
             f"Got an array with {np.ma.count_masked(data)} masked values, but expected one without "
-            f"holes: fill them, or leave their rows out."
+            f"missing values: fill them, or drop their rows."
         )
     if not isinstance(data, Tensor):
         return data
@@ -71,10 +77,10 @@ def to_numpy(data: Any) -> Any:
 
 
 def types_of_rows(X: Any) -> Any:
-    """The types that rows may have, for scikit-learn's checks; others become the first of them.
+    """Return the types that scikit-learn's checks keep; they convert others to the first of them.
 
-    Arrays of whole numbers stay as they are (None): each batch becomes floating by itself, and to
-    convert all at once would take up to eight times the memory of the data.
+    Integer arrays stay as they are (None): each batch is converted separately. Converting all data
+    at once would take up to eight times its memory.
 
     Examples
     --------
@@ -86,91 +92,8 @@ def types_of_rows(X: Any) -> Any:
     return None if is_kept else (np.float64, np.float32)
 
 
-def first_odd_column(X: Any) -> Any:
-    """Name of a pandas frame's first column that does not hold numbers, or None.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> first_odd_column(pd.DataFrame({"size": [1.0], "city": ["Oslo"]}))
-    'city'
-    """
-    if not hasattr(X, "iloc"):
-        return None
-    kinds = ((name, getattr(dtype, "kind", "O")) for name, dtype in X.dtypes.items())
-    return next((name for name, kind in kinds if kind not in "biufc"), None)
-
-
-def check_finite(X: Any, names: Any = None, input_name: str = "X") -> None:
-    """Raise one sentence that names the column, and the cure, where X holds NaN or infinity.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> check_finite(np.array([[1.0, np.inf]]))
-    Traceback (most recent call last):
-        ...
-    ValueError: Input X contains infinity in column 1 (1 of 1 rows), but expected finite numbers.
-    """
-    values = X.data if sparse.issparse(X) else X
-    # The sum is finite in all but odd cases, and needs no array of flags.
-    with np.errstate(all="ignore"):
-        if math.isfinite(values.sum(dtype=np.float64)) or np.isfinite(values).all():
-            return
-    has_nan = bool(np.isnan(values).any())
-    is_bad = np.isnan if has_nan else np.isinf
-    if sparse.issparse(X):
-        entries = sparse.coo_array(X)
-        columns = entries.coords[1][is_bad(entries.data)]
-    else:
-        columns = np.nonzero(is_bad(X))[1]
-    column = int(columns.min())
-    name = column if names is None else repr(str(names[column]))
-    raise ValueError(
-        f"Input {input_name} contains {'NaN' if has_nan else 'infinity'} in column {name} "
-        f"({int((columns == column).sum())} of {X.shape[0]} rows), but expected finite numbers"
-        + (f"; fill the holes first, {CURE}." if has_nan else ".")
-    )
-
-
-def check_weight(weight: Any, n_samples: int, name: str = "sample_weight") -> np.ndarray | None:
-    """Turn weights into a float64 array, or raise one sentence; None stays None.
-
-    Examples
-    --------
-    >>> check_weight([1, -2], n_samples=2)
-    Traceback (most recent call last):
-        ...
-    ValueError: Got sample_weight=-2.0 at row 1, but expected numbers >= 0.
-    """
-    if weight is None:
-        return None
-    weight = to_numpy(weight)
-    if np.isscalar(weight):
-        weight = np.full(n_samples, weight)
-    weight = np.asarray(weight)
-    if weight.dtype.kind not in "biufO":
-        raise ValueError(f"Got {name} of type {weight.dtype}, but expected real numbers.")
-    try:
-        weight = weight.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"Got {name} that are not all numbers, but expected numbers.") from None
-    if weight.shape != (n_samples,):
-        raise ValueError(
-            f"Got {name} of shape {weight.shape}, but expected ({n_samples},), a weight a row."
-        )
-    is_bad = ~(np.isfinite(weight) & (weight >= 0))
-    if is_bad.any():
-        row = int(np.flatnonzero(is_bad)[0])
-        kind = "numbers >= 0" if np.isfinite(weight[row]) else "finite numbers"
-        raise ValueError(f"Got {name}={weight[row]} at row {row}, but expected {kind}.")
-    if not weight.any():
-        raise ValueError(f"Got {name} of all zero weights, but expected at least one above zero.")
-    return weight
-
-
 def normalise(weight: np.ndarray | None) -> np.ndarray | None:
-    """Scale weights to a mean of one; equal weights become None, so that they change nothing.
+    """Scale weights to a mean of one; equal weights become None, which changes nothing.
 
     Examples
     --------
@@ -180,13 +103,13 @@ def normalise(weight: np.ndarray | None) -> np.ndarray | None:
     """
     if weight is None or (weight == weight[0]).all():
         return None
-    # Through the largest one first: the sum of huge weights would overflow.
+    # Divided by the largest first: the sum of huge weights would overflow.
     weight = weight / weight.max()
     return weight / weight.mean()
 
 
 def mean_of_rows(rows: Any, weight: np.ndarray | None = None, size: int = 8192) -> np.ndarray:
-    """Weighted mean of rows in float64, a chunk at a time; dense, sparse, or a part of ``Rows``.
+    """Weighted mean in float64, chunk by chunk, of a dense or sparse array or of ``Rows``.
 
     Examples
     --------
@@ -198,7 +121,7 @@ def mean_of_rows(rows: Any, weight: np.ndarray | None = None, size: int = 8192) 
     weight = rows.weight if isinstance(rows, Rows) else weight
     n_samples = X.shape[0] if index is None else len(index)
     total = np.zeros(X.shape[1])
-    # Sums beyond the range of floats: ``centred`` refuses such rows with a sentence.
+    # Sums beyond the range of floats: ``centred`` rejects such samples with a sentence.
     with np.errstate(over="ignore", invalid="ignore"):
         for start in range(0, n_samples, size):
             part = slice(start, start + size) if index is None else index[start : start + size]
@@ -209,10 +132,148 @@ def mean_of_rows(rows: Any, weight: np.ndarray | None = None, size: int = 8192) 
     return total / n_samples
 
 
-def in_chunks(n_rows: int, n_features: int, n_members: int = 1) -> Iterator[slice]:
-    """Slices that cover all rows, each of at most ``MAX_ROWS`` rows and about ``CHUNK`` entries.
+def is_mapped(X: Any) -> bool:
+    """Return whether an array is memory-mapped: copying it would read the whole file.
 
-    Several networks that see the rows share that number of rows.
+    Examples
+    --------
+    >>> import numpy as np
+    >>> is_mapped(np.zeros(2))
+    False
+    """
+    while X is not None:
+        if isinstance(X, (np.memmap, mmap.mmap)):
+            return True
+        # A view refers to its base; a memoryview has another name for it.
+        X = X.obj if isinstance(X, memoryview) else getattr(X, "base", None)
+    return False
+
+
+class Gathers:
+    """Data that gather a batch themselves, by sample numbers or a slice."""
+
+    shape: tuple[int, ...]
+
+
+class CentredRows(Gathers):
+    """Samples minus a mean, gathered, centred and made dense batch by batch.
+
+    Batches equal those of ``centre``, which centres all samples at once, to the bit.
+
+    Parameters
+    ----------
+    X : array, scipy sparse matrix or array of shape (n_samples, n_features)
+        The data, unchanged: sparse, memory-mapped, or read-only.
+    X_mean : array of shape (n_features,)
+        The mean to subtract.
+    dtype : torch.dtype
+        Type of the batches.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> from scipy import sparse
+    >>> rows = CentredRows(sparse.csr_array([[0.0, 2.0], [4.0, 0.0]]), np.array([2.0, 1.0]))
+    >>> rows[np.array([1])]
+    tensor([[ 2., -1.]])
+    >>> rows.take(slice(0, 2), out=torch.empty(2, 2))
+    tensor([[-2.,  1.],
+            [ 2., -1.]])
+    """
+
+    def __init__(self, X: Any, X_mean: np.ndarray, dtype: torch.dtype = torch.float32):
+        self.X = _canonical(X) if sparse.issparse(X) else np.asarray(X)
+        self.X_mean = np.asarray(X_mean)
+        self.dtype = dtype
+        self.shape = X.shape
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> Tensor:
+        if isinstance(index, (int, np.integer)):
+            return self[[range(len(self))[index]]][0]
+        index = _row_numbers(index, len(self))
+        n_rows = len(range(len(self))[index]) if isinstance(index, slice) else len(index)
+        return self.take(index, torch.empty(n_rows, self.shape[1], dtype=self.dtype))
+
+    def take(self, index: Any, out: Tensor) -> Tensor:
+        """Write the samples of these numbers (array, tensor or slice) to ``out``, and return it."""
+        index = _row_numbers(index, len(self))
+        is_writable = out.dtype in NUMPY_TYPES and out.device.type == "cpu"  # numpy can write to it
+        target = out if is_writable else torch.empty(out.shape, dtype=torch.float32)
+        # Overflow becomes infinity: the caller has checked the range.
+        with np.errstate(over="ignore"):
+            self._fill(index, target.numpy())
+        return out if target is out else out.copy_(target)
+
+    def _fill(self, index: Any, out: np.ndarray) -> None:
+        if not sparse.issparse(self.X):
+            rows = _gathered(self.X, index, out)
+            np.subtract(rows, self.X_mean, out=out, casting="same_kind")
+            return
+        rows = self.X[index]
+        # Most entries are minus the mean: only the stored ones are visited.
+        np.subtract(0.0, self.X_mean, out=out, casting="same_kind")
+        numbers = np.repeat(np.arange(len(out)), np.diff(rows.indptr))
+        out[numbers, rows.indices] = rows.data - self.X_mean[rows.indices]
+
+
+def _canonical(X: Any) -> Any:
+    """Return sparse rows without duplicate entries; the caller's matrix is unchanged."""
+    X = sparse.csr_array(X)
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
+def _row_numbers(index: Any, n_rows: int) -> slice | np.ndarray:
+    """Return a slice unchanged, and anything else as valid sample numbers."""
+    if isinstance(index, slice):
+        return index
+    index = index.cpu().numpy() if isinstance(index, Tensor) else np.asarray(index)
+    if index.dtype == bool:
+        index = np.flatnonzero(index)
+    index = index.astype(np.int64, copy=False)
+    # One comparison for both ends: as unsigned integers, negative numbers are huge.
+    if len(index) and index.view(np.uint64).max() >= n_rows:
+        raise IndexError(
+            f"Got row numbers from {index.min()} to {index.max()}, but expected 0 to {n_rows - 1}."
+        )
+    return index
+
+
+def _gathered(X: np.ndarray, index: Any, out: np.ndarray) -> np.ndarray:
+    """Rows of a dense array, in ``out`` itself where possible."""
+    if isinstance(index, slice):
+        return X[index]
+    # ``take`` is faster than brackets, but copies a whole array of another memory layout. It
+    # writes to ``out`` directly only where it need not check the numbers.
+    if X.flags.c_contiguous:
+        same = out if out.dtype == X.dtype else None
+        return np.take(X, index, axis=0, out=same, mode="clip")
+    if X.flags.f_contiguous:
+        return np.take(X.T, index, axis=1, mode="clip").T
+    return X[index]
+
+
+def centre(X: np.ndarray, X_mean: np.ndarray, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Subtract the mean in the precision of ``X``, then round, without a full copy in between.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> centre(np.array([[1e9 + 1.0]]), np.array([1e9]))
+    tensor([[1.]])
+    """
+    return CentredRows(X, X_mean, dtype)[:]
+
+
+def in_chunks(n_rows: int, n_features: int, n_members: int = 1) -> Iterator[slice]:
+    """Slices over all samples, each of at most ``MAX_ROWS`` rows and about ``CHUNK`` entries.
+
+    Several networks share this number of rows.
 
     Examples
     --------
@@ -225,10 +286,10 @@ def in_chunks(n_rows: int, n_features: int, n_members: int = 1) -> Iterator[slic
 
 
 def is_copied(X: Any, dtype: torch.dtype) -> bool:
-    """Whether a centred copy of a dense array is worth its memory.
+    """Return whether a centred copy of a dense array is worth its memory.
 
-    It is where it is small, or where data and copy together are at most one and a half times the
-    data: float64 rows for a network of float32. What lies in a file is to stay there.
+    It is if the copy is small, or at most half the size of the data: float64 samples for a network
+    of float32. Memory-mapped data stays in its file.
 
     Examples
     --------
@@ -243,7 +304,7 @@ def is_copied(X: Any, dtype: torch.dtype) -> bool:
 def centred(
     X: Any, X_mean: np.ndarray, dtype: torch.dtype, by_batch: bool = False
 ) -> Tensor | CentredRows:
-    """Rows ready for the module: sparse ones batch by batch, and large ones where allowed."""
+    """Centred samples: sparse ones by batch, and large ones too where ``by_batch`` allows it."""
     if sparse.issparse(X) or (by_batch and not is_copied(X, dtype)):
         rows = CentredRows(X, X_mean, dtype)
         if _is_in_range(rows):
@@ -256,7 +317,7 @@ def centred(
 
 
 def centred_block(X: Any, X_mean: np.ndarray, dtype: torch.dtype) -> Tensor:
-    """Dense rows ready for the module, with zeros behind them up to a multiple of ``ROW_BLOCK``.
+    """Centred dense samples, padded with zeros to a multiple of ``ROW_BLOCK``.
 
     Examples
     --------
@@ -268,7 +329,7 @@ def centred_block(X: Any, X_mean: np.ndarray, dtype: torch.dtype) -> Tensor:
     new = torch.zeros if n_rows % ROW_BLOCK else torch.empty
     block = new(n_rows + -n_rows % ROW_BLOCK, X.shape[1], dtype=dtype)
     if dtype in NUMPY_TYPES and not sparse.issparse(X):
-        # What ``take`` does, by hand: for one row, each call on the way costs as much as the sum.
+        # As ``take`` does, with fewer calls: for one sample, each call costs as much as the sum.
         rows = block.numpy()[:n_rows]
         with np.errstate(all="ignore"):
             np.subtract(X, X_mean, out=rows, casting="same_kind")
@@ -286,7 +347,7 @@ def _is_finite(rows: Tensor) -> bool:
 
 
 class OutOfRangeError(ValueError):
-    """Rows that are not finite once they are centred, in the type of the network."""
+    """Samples that are not finite after centring, in the type of the network."""
 
 
 def _out_of_range(X: Any, dtype: torch.dtype) -> OutOfRangeError:
@@ -297,12 +358,12 @@ def _out_of_range(X: Any, dtype: torch.dtype) -> OutOfRangeError:
 
 
 def _largest(X: Any) -> float:
-    # From both ends: the size of each entry would be a copy.
+    # Both extremes: the absolute value of each entry would be a copy.
     return max(abs(float(X.min())), abs(float(X.max()))) if X.size else 0.0
 
 
 def _is_in_range(rows: CentredRows) -> bool:
-    """Whether all batches will be finite; where the numbers are not huge, no batch is made."""
+    """Return whether all batches will be finite; makes batches only for huge values."""
     limit = torch.finfo(rows.dtype).max
     if _largest(rows.X) + np.abs(rows.X_mean).max(initial=0.0) <= limit:
         return True
@@ -310,7 +371,7 @@ def _is_in_range(rows: CentredRows) -> bool:
 
 
 def free_memory(device: torch.device) -> int:
-    """How many bytes a device has left; none for a processor, where the data lies already.
+    """Return the free bytes of a device; 0 for a CPU, where the data already is.
 
     Examples
     --------
@@ -326,26 +387,26 @@ def free_memory(device: torch.device) -> int:
 
 
 def n_bytes_of(data: Any) -> int:
-    """Size of a tensor, or of the dense rows that come out of ``CentredRows``."""
+    """Size in bytes of a tensor, or of the dense rows of ``CentredRows``."""
     return math.prod(data.shape) * data.dtype.itemsize
 
 
 def on_device(data: Sequence[Any], device: torch.device, n_free: int) -> list[Any]:
-    """Data of a fit, moved to the device once if all of it fits; else as it is, batch by batch.
+    """Move the data of a fit to the device if all of it fits; else batches are moved later.
 
     Parameters
     ----------
     data : sequence of Tensor, CentredRows or None
-        Inputs, targets, weights. Sparse inputs stay: they are made dense for a batch at a time.
+        Inputs, targets, weights. Sparse inputs stay: each batch is made dense separately.
     device : torch.device
-        Where the network is.
+        The device of the network.
     n_free : int
-        The device's free memory in bytes.
+        Free memory of the device in bytes.
 
     Returns
     -------
     data : list
-        The same in the same order.
+        The data in the same order.
 
     Examples
     --------
@@ -366,8 +427,29 @@ def on_device(data: Sequence[Any], device: torch.device, n_free: int) -> list[An
 def _moved(data: Tensor | CentredRows, device: torch.device) -> Tensor:
     if isinstance(data, Tensor):
         return data.to(device)
-    # Chunk by chunk: the host has never room for the whole.
+    # Chunk by chunk: the host may lack memory for the whole.
     whole = torch.empty(data.shape, dtype=data.dtype, device=device)
     for part in in_chunks(*data.shape):
         whole[part] = data[part].to(device)
     return whole
+
+
+def as_tensors(
+    rows: Rows,
+    X_mean: np.ndarray,
+    dtype: torch.dtype,
+    device: torch.device,
+    *,
+    by_batch: bool = False,
+) -> Tensors:
+    """Centred inputs, targets and weights in a floating type, on a device.
+
+    With ``by_batch``, inputs too large to copy come as ``CentredRows``. Data that does not fit on
+    the device stays where it is.
+    """
+    X = centred(rows.X, X_mean, dtype, by_batch)
+    y = torch.from_numpy(rows.targets)
+    y = y.to(dtype) if y.is_floating_point() else y
+    weight = None if rows.weight is None else torch.as_tensor(rows.weight, dtype=dtype)
+    X, y, weight = on_device((X, y, weight), device, free_memory(device))
+    return X, y, weight

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.utils.data import Subset
 
-from mixupe_sklearn._data.skorch_datasets import make_dataset, split_weight
+from mixupe_sklearn._data.batches import make_dataset, split_weight
 from mixupe_sklearn._estimators.base import BaseMixupE
 from mixupe_sklearn._method.criterion import MixupELoss
 from mixupe_sklearn._method.forward import (

@@ -39,10 +39,9 @@ from mixupe_sklearn._distributed.process_group import (
 )
 from mixupe_sklearn._distributed.sharding import Shard, sharded_loss
 from mixupe_sklearn._method.criterion import LossParts
-from mixupe_sklearn._net.callbacks import EpochHook
-from mixupe_sklearn._net.net import MixupENet, has_batch_norm
+from mixupe_sklearn._net.net import EpochHook, MixupENet, has_batch_norm
+from mixupe_sklearn._net.weight_average import PolyakAverage
 from mixupe_sklearn._runtime.seeding import new_seed
-from mixupe_sklearn.callbacks import PolyakAverage
 
 # Events after which all processes synchronise.
 SYNCHRONISED = ("on_train_begin", "on_epoch_begin", "on_epoch_end", "on_train_end")

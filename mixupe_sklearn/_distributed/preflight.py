@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from skorch.callbacks import BatchScoring, EpochScoring
 
-from mixupe_sklearn._data.batches import Batches
-from mixupe_sklearn._data.skorch_datasets import rows_in_memory, targets_of
+from mixupe_sklearn._data.batches import Batches, rows_in_memory, targets_of
 from mixupe_sklearn._distributed.sharding import shard_sizes
 from mixupe_sklearn._method.criterion import METHOD_RULES
 from mixupe_sklearn._method.mixup import share_size

@@ -1,8 +1,8 @@
-"""The scikit-learn protocol that every estimator of ours shares."""
+"""The scikit-learn protocol that all estimators share."""
 
 import copy
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,72 +12,69 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from mixupe_sklearn._data.rows import OutOfRangeError, Rows, check_finite, mean_of_rows
-from mixupe_sklearn._distributed.process_group import is_main
-from mixupe_sklearn._estimators.ensemble import ValidationFolds, train_members
-from mixupe_sklearn._estimators.sklearn_callbacks import CallbackSupportMixin, FitTasks
-from mixupe_sklearn._estimators.validation import CheckedRows
-from mixupe_sklearn._net.build import (
-    Tensors,
-    as_tensors,
-    make_net,
-    readable,
-    set_head,
-    train_net,
-    update_net,
+from mixupe_sklearn._data.rows import OutOfRangeError, Rows, Tensors, as_tensors, mean_of_rows
+from mixupe_sklearn._data.splits import ValidationFolds
+from mixupe_sklearn._estimators.ensemble import train_members
+from mixupe_sklearn._estimators.fit_monitor import (
+    CallbackSupportMixin,
+    EpochMonitor,
+    FitTasks,
+    add_history,
 )
-from mixupe_sklearn._net.callbacks import Progress
-from mixupe_sklearn._net.inference import n_module_outputs, predicted
+from mixupe_sklearn._estimators.validation import InputValidationMixin, check_finite
+from mixupe_sklearn._net.build import make_net, readable, set_head, train_net, update_net
+from mixupe_sklearn._net.net import check_schedule, float_type, n_module_outputs, predicted
 from mixupe_sklearn._runtime.device import gradients_on, resolve_device
 from mixupe_sklearn._runtime.seeding import alone, new_seed, remember_streams, seeded, streams_of
-from mixupe_sklearn._training.config import FIXED, MODULES, check_settings, of_member
-from mixupe_sklearn._training.lr_schedule import n_epochs_for
+from mixupe_sklearn._training.config import (
+    FIXED,
+    MODULES,
+    check_settings,
+    n_epochs_for,
+    of_member,
+)
 from mixupe_sklearn._utils.parameter_rules import is_same
 from mixupe_sklearn._utils.warnings import warn_user
 
-# Fewer steps than this are hardly a training.
+# A training with fewer steps gets a warning.
 FEW_STEPS = 100
 
 
 def restore(estimator, before: dict[str, Any]) -> None:
-    """Take an estimator back to the attributes that it had: it is not to be half fitted."""
+    """Restore the attributes of an estimator, so that it is not half fitted."""
     for name in set(vars(estimator)) - set(before):
-        # scikit-learn still needs what it has put there to end its callbacks.
+        # scikit-learn still needs its own attributes to end its callbacks.
         if not name.startswith(("_callback_", "_skl_")):
             delattr(estimator, name)
     vars(estimator).update(before)
 
 
-def all_or_nothing(method):
-    """Let a method that fails leave the estimator as it was."""
-
-    @functools.wraps(method)
-    def guarded(self, *args, **kwargs):
-        before = dict(vars(self))
-        take_back = remember_streams(before.get("_streams", ()))
-        try:
-            return method(self, *args, **kwargs)
-        except BaseException:
-            restore(self, before)
-            take_back()
-            raise
-
-    return guarded
+@contextmanager
+def all_or_nothing(estimator) -> Iterator[None]:
+    """Run a block; if it fails, leave the estimator as it was."""
+    before = dict(vars(estimator))
+    restore_streams = remember_streams(before.get("_streams", ()))
+    try:
+        yield
+    except BaseException:
+        restore(estimator, before)
+        restore_streams()
+        raise
 
 
-class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
-    """Parameters, data checks, training and prediction; the subclasses know about targets."""
+class BaseMixupE(InputValidationMixin, CallbackSupportMixin, BaseEstimator):
+    """Parameters, input validation, training and prediction; the subclasses define the targets."""
 
     _net_class: Any
-    # A search may set this for one fit: called with the estimator after each epoch, it says whether
-    # training is to stop. No parameter, since a clone must not take it along.
+    # A search may set this for one fit: called with the estimator after each epoch, it returns
+    # whether to stop. It is no parameter, since a clone must not copy it.
     _epoch_hook: Callable[[Any], bool] | None = None
-    # A search also says that a fit which is interrupted is no result.
+    # A search sets this to False: an interrupted fit is no result.
     _keeps_interrupted = True
-    # The modules that go by a name, and the parameters that a net cannot change while it goes on.
+    # Modules by name, and the parameters that cannot change while training continues.
     _modules: Mapping[str, Any] = MODULES
     _fixed_names: Sequence[str] = FIXED
-    # The parameters that make for more steps.
+    # The parameters that raise the number of steps.
     _more_steps = "max_epochs or min_steps"
 
     def __init__(
@@ -150,13 +147,13 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
         self.verbose = verbose
 
     def _settings(self) -> Mapping[str, Any]:
-        """All that training asks for, by name."""
+        """Return all settings of the training by name."""
         return vars(self)
 
-    def _fit(self, X, y, sample_weight, X_val, y_val, sample_weight_val, told=None):
-        """Validate, encode, set rows aside, build the net, train.
+    def _fit(self, X, y, sample_weight, X_val, y_val, sample_weight_val, original=None):
+        """Validate, encode, hold out samples, build the nets, train.
 
-        scikit-learn's callbacks are told of X and y, or of what these were before they were read.
+        scikit-learn's callbacks see X and y, or the ``original`` ones from before reading.
         """
         validation = {"X_val": X_val, "y_val": y_val, "sample_weight_val": sample_weight_val}
         given = [name for name, value in validation.items() if value is not None]
@@ -176,7 +173,7 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
         n_own = train.n_rows - (len(folds.index[0]) if folds and folds.rows is train else 0)
         epochs = self._n_epochs(n_own)
         self._warn_of_few(n_own, epochs)
-        X, y = (X, y) if told is None else told
+        X, y = (X, y) if original is None else original
         tasks = FitTasks(self, X, y, sample_weight, epochs)
         held_out = valid if self.n_members == 1 else folds
         self._train(train, held_out, tasks, epochs=epochs, is_new=is_new)
@@ -184,15 +181,16 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
         return self
 
     def _partial_fit(self, X, y, sample_weight, *, learn):
-        """Run one epoch over the given rows, from where the net is."""
+        """Run one epoch over the given samples, from the current weights."""
         is_new = not hasattr(self, "net_")
         train = self._begin(X, y, sample_weight, is_new=is_new, learn=learn)
         self._train(train, None, None, epochs=1, is_new=is_new)
         return self
 
     def _begin(self, X, y, sample_weight, *, is_new, learn) -> Rows:
-        """Check parameters and rows; a new net gets new generators."""
+        """Check parameters and samples; new nets get new generators."""
         check_settings(self._settings(), self._modules)
+        check_schedule(self._settings())
         train = self._rows(X, y, sample_weight, is_new=is_new, learn=learn)
         if is_new:
             self._spawn_generators()
@@ -204,24 +202,24 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
     def _warn_of_few(self, n_rows: int, epochs: int) -> None:
         if n_rows < self.batch_size and self.min_steps < epochs < FEW_STEPS:
             warn_user(
-                f"Got {n_rows} training rows, fewer than batch_size={self.batch_size}: an epoch is "
-                f"a single step, so {epochs} epochs are {epochs} steps; lower batch_size, or raise "
-                f"{self._more_steps}."
+                f"Got {n_rows} training samples, fewer than batch_size={self.batch_size}: an epoch "
+                f"is a single step, so {epochs} epochs are {epochs} steps; lower batch_size, or "
+                f"raise {self._more_steps}."
             )
 
     def _spawn_generators(self) -> None:
-        """Independent streams, so that methods which draw less still see the same batches."""
+        """Make independent streams: methods that draw less still see the same batches."""
         seed = self._fresh_seed()
         if self.random_state is not None:
             try:
                 seed = check_random_state(self.random_state).randint(2**31 - 1)
             except ValueError as error:
                 raise ValueError(
-                    f"Got random_state={self.random_state!r}, but expected a whole number from 0 "
-                    f"to 2**32 - 1, a RandomState or None."
+                    f"Got random_state={self.random_state!r}, but expected an integer from 0 to "
+                    f"2**32 - 1, a RandomState or None."
                 ) from error
         self._streams = streams_of(seed, self.n_members)
-        # One seed, not a stream: going on with the same rows sets the same ones aside.
+        # One seed, not a stream: a warm start with the same samples holds out the same ones.
         self._split_seed = new_seed(self._streams[0].split)
 
     def _fresh_seed(self) -> int | None:
@@ -231,56 +229,63 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
         return resolve_device(self.device)
 
     def _train(self, train, held_out, tasks, *, epochs, is_new) -> None:
-        """Build the nets if they are to be new, then train them within their own seed."""
+        """Build the nets if they are new, then train them with their own seed."""
         device = self._resolved_device()
         seed = new_seed(self._streams[0].torch)
-        how = {"epochs": epochs, "begin": tasks.begin_epoch if tasks else lambda: None}
-        # One epoch alone does not know when the last will be.
-        how["schedule"] = self.lr_schedule if tasks else "constant"
+        # partial_fit does not know its last step.
+        schedule = self.lr_schedule if tasks else "constant"
         with gradients_on(), seeded(seed, device):
             if is_new:
                 self._start(train, seed, device)
             else:
-                self._go_on()
+                self._continue_training()
             run = self._train_one if self.n_members == 1 else self._train_several
-            is_complete = run(train, held_out, tasks, how)
+            with EpochMonitor(self, tasks, epochs) as monitor:
+                is_complete = run(train, held_out, epochs, schedule, monitor)
         if not is_complete:
             if not self._keeps_interrupted:
                 raise KeyboardInterrupt
             warn_user(
-                f"Training was interrupted after {self.n_iter_} epochs; what was learned so far is "
-                f"kept.",
+                f"Training was interrupted after {self.n_iter_} epochs; the model keeps what it "
+                f"learned so far.",
                 ConvergenceWarning,
             )
 
-    def _train_one(self, train, valid, tasks, how) -> bool:
-        end = functools.partial(self._end_epoch, tasks)
-        show_bar = tasks is not None and self.verbose == 1 and is_main()
-        tensors = functools.partial(self._tensors, self.net_)
+    def _train_one(self, train, valid, epochs, schedule, monitor) -> bool:
+        tensors, valid_tensors = self._tensors(self.net_, train), None
+        if valid is not None and valid.index is None:  # else a part of the training samples
+            valid_tensors = self._tensors(self.net_, valid)
         is_complete = train_net(
-            self.net_, train, valid, tensors, self._settings(), end=end, show_bar=show_bar, **how
+            self.net_,
+            train,
+            tensors,
+            valid,
+            valid_tensors,
+            self._settings(),
+            epochs=epochs,
+            schedule=schedule,
+            monitor=monitor,
         )
         self._keep_history()
         return is_complete
 
-    def _train_several(self, train, folds, tasks, how) -> bool:
-        progress = Progress(how["epochs"], self.verbose if tasks else 0)
-
-        def end(row) -> bool:
-            self._add_history([{**row, "epoch": self.n_iter_ + 1}])
-            progress.show(self.history_[-1])
-            return self._end_epoch(tasks)
-
-        with progress:
-            trained = train_members(
-                self.nets_, train, folds, self.X_mean_, self._settings(), end=end, **how
-            )
-        if folds is not None and self.early_stopping:  # else they were only watched
-            self.member_weights_ = trained.weights
-        return trained.is_complete
+    def _train_several(self, train, folds, epochs, schedule, monitor) -> bool:
+        weights, is_complete = train_members(
+            self.nets_,
+            train,
+            folds,
+            self.X_mean_,
+            self._settings(),
+            epochs=epochs,
+            schedule=schedule,
+            monitor=monitor,
+        )
+        if folds is not None and self.early_stopping:  # else they only measured the loss
+            self.member_weights_ = weights
+        return is_complete
 
     def _start(self, train: Rows, seed: int, device) -> None:
-        """Make nets that have not been trained, their first weights from seeds."""
+        """Make untrained nets, with initial weights from their seeds."""
         self._learn_inputs(train)
         self.nets_ = []
         for number, streams in enumerate(self._streams):
@@ -288,27 +293,15 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
                 self.nets_.append(self._new_net(train, device, number))
         self.net_ = self.nets_[0]
         self.member_weights_ = np.full(self.n_members, 1 / self.n_members)
-        # Copies, though not of what is inside: a user may write into a dict or list of ours.
+        # Shallow copies: a user may write into a dict or list that is a parameter.
         self._fixed = {name: copy.copy(getattr(self, name)) for name in self._fixed_names}
         self.history_: list[dict[str, Any]] = []
         self.loss_curve_: list[float] = []
         self.n_iter_ = 0
 
     def _keep_history(self) -> None:
-        """Take over what the net has recorded since the last call."""
-        self._add_history([readable(row) for row in self.net_.history[len(self.history_) :]])
-
-    def _add_history(self, new_rows: list[dict[str, Any]]) -> None:
-        self.history_ = self.history_ + new_rows
-        self.loss_curve_ = self.loss_curve_ + [row["train_loss"] for row in new_rows]
-        self.n_iter_ = len(self.history_)
-
-    def _end_epoch(self, tasks) -> bool:
-        """Tell all who listen that an epoch has ended; return whether one of them wants to stop."""
-        wants = [tasks.end_epoch() if tasks else False]
-        if self._epoch_hook is not None:
-            wants.append(self._epoch_hook(self))
-        return any(wants)
+        """Add the records that the net has made since the last call."""
+        add_history(self, [readable(row) for row in self.net_.history[len(self.history_) :]])
 
     def _new_net(self, train: Rows, device, number: int):
         net = make_net(
@@ -330,54 +323,55 @@ class BaseMixupE(CheckedRows, CallbackSupportMixin, BaseEstimator):
         set_head(net, head)
         return net
 
-    def _go_on(self) -> None:
-        """Take over parameters that were changed since the last call, where a net can."""
+    def _continue_training(self) -> None:
+        """Apply parameters that changed since the last call, where a trained net allows it."""
         for name, value in self._fixed.items():
             if not is_same(getattr(self, name), value):
                 raise ValueError(
                     f"Got a new value of {name}, but expected that of the first fit, since "
-                    f"training goes on: fit anew, with warm_start=False."
+                    f"training continues: fit anew, with warm_start=False."
                 )
         for number, net in enumerate(self.nets_):
             update_net(net, of_member(self._settings(), number))
 
     def _learn_inputs(self, train: Rows) -> None:
-        """Learn from the first training rows how inputs are made ready for the module."""
+        """Learn from the first training samples how to prepare inputs for the module."""
         self.X_mean_ = mean_of_rows(train)
 
     def _widths(self, train: Rows) -> dict[str, Any]:
-        """What the module is told if it has arguments of these names."""
+        """Return the arguments that a module gets if it has parameters of these names."""
         return {"n_features": train.X.shape[1], "n_outputs": self._n_outputs()}
 
     def _try_out(self, net: Any, train: Rows) -> int:
-        """Run a new module on two rows: how wide its output is."""
+        """Run a new module on two samples; return the width of its output."""
         return n_module_outputs(net, train.X, self.X_mean_)
 
     def _tensors(self, net: Any, rows: Rows) -> Tensors:
-        """Inputs, targets and weights as batches are taken from them."""
-        return as_tensors(net, rows, self.X_mean_, by_batch=True)
+        """Return inputs, targets and weights as the source of batches."""
+        place = float_type(net), torch.device(net.device)
+        return as_tensors(rows, self.X_mean_, *place, by_batch=True)
 
     def _predicted(self, X, finish) -> Any:
-        """What ``finish`` makes of the logits of a user's rows, a chunk of them at a time."""
+        """Return what ``finish`` makes of the logits of a user's samples, chunk by chunk."""
         if not hasattr(self, "net_"):
-            check_is_fitted(self, "net_")  # raises; it is slow where all is well
+            check_is_fitted(self, "net_")  # it raises; it is slow for a fitted estimator
         X = self._validate_rows(X, reset=False)
         try:
             return predicted(self.nets_, X, self.X_mean_, finish, self._n_outputs())
         except OutOfRangeError:
-            # Only now: rows that are finite when centred hold neither NaN nor infinity.
+            # Only now: samples that are finite after centring hold neither NaN nor infinity.
             check_finite(X, getattr(self, "feature_names_in_", None))
             raise
 
     def _member_means(self, logits) -> np.ndarray:
-        """What each member predicts, (n_members, n_rows, n_outputs), from all logits."""
+        """Return the predictions of each member, (n_members, n_rows, n_outputs)."""
         pairs = zip(self.nets_, logits, strict=True)
         return np.stack([net.criterion_.predicted_mean(own).numpy() for net, own in pairs])
 
     def _mean(self, logits) -> np.ndarray:
-        """What the members predict together, (n_rows, n_outputs)."""
+        """Return the weighted mean of the members' predictions, (n_rows, n_outputs)."""
         if len(self.nets_) == 1:
             return self.net_.criterion_.predicted_mean(logits[0]).numpy()
         means = self._member_means(logits)
-        # One after the other: a product's last bits would depend on how many rows there are.
+        # A loop: the last bits of a matrix product would depend on the number of rows.
         return sum(weight * own for weight, own in zip(self.member_weights_, means, strict=True))

@@ -1,22 +1,22 @@
-"""MixupEClassifier: MixupE for tables, as scikit-learn users expect a classifier to be."""
+"""MixupEClassifier: MixupE for classification of tables."""
 
 import numpy as np
 from sklearn.base import ClassifierMixin
 
 from mixupe_sklearn._data.rows import to_numpy
 from mixupe_sklearn._estimators.base import BaseMixupE, all_or_nothing
-from mixupe_sklearn._estimators.class_labels import ClassTargets
-from mixupe_sklearn._estimators.sklearn_callbacks import with_callbacks
+from mixupe_sklearn._estimators.fit_monitor import with_callbacks
+from mixupe_sklearn._estimators.targets import ClassTargets
 from mixupe_sklearn._net.net import MixupENet
 
 
 class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
     """Neural network classifier for tables, trained with MixupE.
 
-    Mixup trains on random blends of two rows and of their labels; MixupE adds a penalty on the
-    first directional derivative of the loss, which Mixup regularises only by implication. The
-    defaults are the ones that did best on validation rows of the paper's data sets;
-    ``MixupEClassifier(**preset("paper"))`` is a single network as the paper trains it.
+    Mixup trains on random mixtures of two samples and of their labels. MixupE adds a penalty on the
+    first directional derivative of the loss, which Mixup regularises only implicitly. The defaults
+    gave the best results on validation samples of the paper's datasets;
+    ``MixupEClassifier(**preset("paper"))`` is a single network, trained as in the paper.
 
     Parameters
     ----------
@@ -26,35 +26,35 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         The paper's fast penalty from the logits, or its exact form, the derivative of the loss
         along the direction to the training mean.
     penalty_order : {1, 2}, default=1
-        2 adds the second-order directional term, exact; experimental, and slower. See
+        2 adds the exact second-order directional term; experimental and slower. See
         :class:`MixupELoss`.
     alpha : float or sequence of float, default=(0.02, 0.2)
-        Parameter of the Beta distribution that mixing weights are drawn from, *not* an L2 penalty
-        as in ``MLPClassifier`` (that is ``weight_decay`` here). 0 means no mixing; larger values
-        mix more. Members take several values in turn, and form a team for each.
+        Parameter of the Beta distribution of mixing weights, *not* an L2 penalty as in
+        ``MLPClassifier`` (that is ``weight_decay`` here). 0 means no mixing; larger values mix
+        more. Members take several values in turn; those of one value form a group.
     beta : float or None, default=None
         Second parameter of the Beta distribution; None means ``alpha``.
     eta : float or sequence of float, default=1.0
-        Weight of the penalty; 0 is plain Mixup, exactly. Several values are taken in turn.
+        Weight of the penalty; 0 is exactly plain Mixup. Members take several values in turn.
     penalty_fraction : float, default=1.0
-        Share of each batch's rows, drawn at random, that the penalty is measured on: an unbiased
-        estimate at a fraction of its extra time.
+        Fraction of each batch, drawn at random, on which the penalty is measured: an unbiased
+        estimate in less time.
     lam_per : {"batch", "sample"}, default="batch"
         One mixing weight for each batch (the paper) or for each sample.
     mix_at : {"input", "hidden"}, default="input"
-        Where rows are mixed; ``"hidden"`` is Manifold Mixup, after a hidden layer drawn for each
+        Where samples are mixed; ``"hidden"`` is Manifold Mixup, after a random hidden layer in each
         batch.
     single_pass : bool, default=True
-        Whether mixed and clean rows share one forward pass. It matters for modules with BatchNorm
-        only, which then sees both together; False runs two passes, and only the mixed one moves
-        the running statistics.
+        Whether mixed and clean samples share one forward pass. This matters only for modules with
+        BatchNorm, which then sees both together. False runs two passes, and only the mixed one
+        updates the running statistics.
     n_members : int, default=8
-        Networks that are trained as one and whose predictions are averaged, each with its own
-        seeds. A module, device or callbacks of your own let them train one after the other.
+        Number of networks, each with its own seeds, whose predictions are averaged. They train
+        together; with a custom module, device or callbacks they train one after the other.
     module : str, class or callable, default="mlp-gelu"
         The network: ``"mlp"`` is the paper's with ReLU, ``"mlp-gelu"`` the same with GELU; or a
-        torch module class, or a function that returns a new module. Arguments named
-        ``n_features`` and ``n_outputs`` are filled in. It returns logits.
+        torch module class, or a function that returns a new module. It gets arguments named
+        ``n_features`` and ``n_outputs``. It returns logits.
     module_params : dict or None, default=None
         Further arguments of the module, for instance ``{"d_hidden": (256, 256)}``; see
         :class:`mixupe_sklearn.modules.MLP`.
@@ -65,50 +65,49 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
     lr : float, default=0.005
         Learning rate.
     lr_schedule : {"constant", "cosine", "onecycle"}, default="cosine"
-        How the learning rate moves from step to step of ``fit``: not at all, down to zero along
-        half a cosine, or up for 30 % of the steps and then down. ``partial_fit`` does not know
-        its last step and keeps the rate.
+        Schedule of the learning rate over the steps of ``fit``: constant, down to zero along half a
+        cosine, or up for 30 % of the steps and then down. ``partial_fit`` does not know its last
+        step and keeps the rate constant.
     weight_decay : float, default=0.0
         L2 penalty of the optimizer.
     max_epochs : int, default=50
-        Number of passes over the rows.
+        Number of passes over the samples.
     min_steps : int, default=500
-        Small tables are trained for more epochs than ``max_epochs``, up to this many steps.
+        Small tables train for more epochs than ``max_epochs``, up to this many steps.
     batch_size : int, default=100
-        Rows a step.
+        Samples per step.
     class_weight : dict, list of dicts, "balanced" or None, default=None
         Weight of each class, multiplied with ``sample_weight``; ``"balanced"`` gives all classes
-        the same total. For several labels a row, a list with a dict for each label.
+        the same total. For multi-label targets, a list with a dict for each label.
     early_stopping : bool, default=True
-        Whether training stops when the validation loss no longer falls; the weights of the best
-        epoch are kept. The rows for it come from ``X_val``, else a share is set aside: another
-        one by each member of a team. Teams are then weighed by these rows.
+        Whether training stops when the validation loss no longer improves; the weights of the best
+        epoch are kept. The validation samples are ``X_val`` or else held-out training samples, a
+        different fold for each member of a group. They also determine the weight of each group.
     validation_fraction : float, default=0.25
-        The share set aside, if ``early_stopping`` and no ``X_val`` is given.
+        The held-out fraction, with ``early_stopping`` and without ``X_val``.
     n_iter_no_change : int, default=10
-        Looks at the validation loss without an improvement of at least ``tol`` before training
-        stops early. One network looks at each epoch, members at most a hundred times.
+        Evaluations of the validation loss without an improvement of more than ``tol`` before
+        training stops. One network is evaluated in each epoch, an ensemble at most a hundred times.
     tol : float, default=1e-4
-        Smallest fall of the validation loss that counts.
+        Smallest decrease of the validation loss that counts as an improvement.
     warm_start : bool, default=False
-        Whether ``fit`` goes on from the last fit's weights (and centre) instead of new ones.
-        Parameters may be changed in between, but for module, optimizer, callbacks and device.
+        Whether ``fit`` continues from the weights (and the mean) of the last fit. Parameters may
+        change in between, except module, optimizer, callbacks and device.
     callbacks : list of skorch callbacks or None, default=None
-        Added to the net, for instance a learning-rate schedule. Copies are used; the ones that
-        have seen the training are in ``net_.callbacks_``.
+        Added to the net, for instance a learning-rate schedule. The net uses copies, in
+        ``net_.callbacks_``.
     device : {"auto", "cpu", "cuda", "mps"}, default="auto"
-        Where to train; ``"auto"`` is a CUDA device where there is one.
+        Device of the training; ``"auto"`` is a CUDA device if there is one.
     n_threads : int or None, default=None
-        Threads of torch while training. None chooses: one for a small network, more for a large
-        one where they help; a number that the user or joblib has set is not exceeded.
+        Threads of torch during training. None chooses one for a small network and more for a large
+        one where they help, up to the number that the user or joblib has set.
     compile : bool, default=False
-        Whether the module is compiled with ``torch.compile`` while it trains; where that fails,
-        one warning is given and the module runs as it is. The built-in network trains faster
-        without.
+        Whether the module is compiled with ``torch.compile`` for training. If that fails, there is
+        one warning and the module runs as it is. The built-in network trains faster without.
     random_state : int, RandomState instance or None, default=None
         Seed of initial weights, order, mixing and dropout. Equal seeds give equal results on one
         machine (in threads, for modules without dropout). numpy's and torch's global generators
-        are left as found; None takes fresh entropy.
+        stay as they were; None takes fresh entropy.
     verbose : int, default=0
         1 shows a progress bar, 2 a line for each epoch.
 
@@ -121,34 +120,34 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
     net_ : MixupENet
         The first of them.
     member_weights_ : ndarray of shape (n_members,)
-        What each member counts in ``predict_proba``; they sum to one.
+        Weight of each member in ``predict_proba``; they sum to one.
     X_mean_ : ndarray of shape (n_features,)
-        Training mean, subtracted from every row: the method's derivation asks for it. It stays
-        that of the first call under ``partial_fit`` and ``warm_start``, since moving it would move
-        the network's inputs.
+        Training mean, subtracted from every sample, as the derivation of the method requires.
+        ``partial_fit`` and ``warm_start`` keep the mean of the first call, since a new one would
+        shift the network's inputs.
     history_ : list of dict
-        What was recorded in each epoch (means over members), among it ``train_loss``,
-        ``train_mixup_loss``, ``train_penalty``, ``loss_scale``, ``dur`` (seconds), and
-        ``valid_loss`` where there are validation rows.
+        Records of each epoch (means over members), such as ``train_loss``, ``train_mixup_loss``,
+        ``train_penalty``, ``loss_scale``, ``dur`` (seconds), and ``valid_loss`` with validation
+        samples.
     loss_curve_ : list of float
         Training loss of each epoch.
     n_iter_ : int
-        Number of epochs run.
+        Number of epochs.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of the features, where all are strings.
+        Names of the features, if all are strings.
 
     See Also
     --------
-    MixupERegressor : The same for numbers.
-    MixupENet : The skorch net inside.
-    MixupELoss : The loss alone, for a torch loop.
+    MixupERegressor : MixupE for regression.
+    MixupENet : The skorch net of the estimator.
+    MixupELoss : The loss, for a torch training loop.
 
     Notes
     -----
-    A module with one output for two classes is trained with the sigmoid form of the loss, any
-    other with the softmax form; multi-label targets (an indicator matrix) use one sigmoid a label.
+    A module with one output for two classes uses the sigmoid form of the loss, any other the
+    softmax form; multi-label targets (an indicator matrix) use one sigmoid per label.
 
     References
     ----------
@@ -250,22 +249,22 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         return tags
 
     @with_callbacks
-    @all_or_nothing
     def fit(self, X, y, sample_weight=None, *, X_val=None, y_val=None, sample_weight_val=None):
-        """Train the network on rows and their labels.
+        """Train on samples and their labels.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Training rows: numbers without holes (see :func:`make_preprocessor` for others).
+            Training samples: numbers without missing values (see :func:`make_preprocessor` for
+            other data).
         y : array-like of shape (n_samples,) or (n_samples, n_labels)
-            Labels of any type, or a matrix of zeros and ones for several labels a row.
+            Labels of any type, or a matrix of zeros and ones for multi-label targets.
         sample_weight : array-like of shape (n_samples,) or None, default=None
-            Weight of each row's loss and penalty; a mixed row carries the weights of both. Only
-            their ratios matter, and rows of weight zero are left out before anything else.
+            Weight of each sample's loss and penalty; weights are mixed like samples. Only their
+            ratios matter, and samples of weight zero are removed first.
         X_val, y_val : array-like, default=None
-            Rows to measure the validation loss on, in every epoch. In a pipeline,
-            ``Pipeline(..., transform_input=["X_val"])`` brings them here transformed.
+            Validation samples, on which the loss is measured. In a pipeline,
+            ``Pipeline(..., transform_input=["X_val"])`` transforms them.
         sample_weight_val : array-like or None, default=None
             Their weights.
 
@@ -274,30 +273,31 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         self : MixupEClassifier
             The fitted estimator.
         """
-        return self._fit(X, y, sample_weight, X_val, y_val, sample_weight_val)
+        with all_or_nothing(self):
+            return self._fit(X, y, sample_weight, X_val, y_val, sample_weight_val)
 
-    @all_or_nothing
     def partial_fit(self, X, y, classes=None, sample_weight=None):
-        """Train for one epoch on the given rows, going on from where the network is.
+        """Train for one epoch on the given samples, from the current weights.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Training rows.
+            Training samples.
         y : array-like of shape (n_samples,) or (n_samples, n_labels)
             Labels.
         classes : array-like of shape (n_classes,) or None, default=None
-            All labels that will ever come; needed at the first call only.
+            All labels of this and later calls; required at the first call.
         sample_weight : array-like of shape (n_samples,) or None, default=None
-            Weight of each row, relative to the others of this call.
+            Weight of each sample, relative to the others of this call.
 
         Returns
         -------
         self : MixupEClassifier
             The estimator.
         """
-        learn = self._announce(classes, to_numpy(y), is_new=not hasattr(self, "net_"))
-        return self._partial_fit(X, y, sample_weight, learn=learn)
+        with all_or_nothing(self):
+            learn = self._announce(classes, to_numpy(y), is_new=not hasattr(self, "net_"))
+            return self._partial_fit(X, y, sample_weight, learn=learn)
 
     def predict_proba(self, X):
         """Return the probability of each class, or of each label.
@@ -305,23 +305,23 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows.
+            Samples.
 
         Returns
         -------
         proba : ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``. For multi-label targets, each column is the
-            probability that its label is on.
+            probability of its label.
         """
         return self._predicted(X, lambda logits: self._by_class(self._mean(logits)))
 
     def predict_proba_members(self, X):
-        """Return the probabilities of each member: their spread tells how sure they are.
+        """Return the probabilities of each member; their spread measures the uncertainty.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows.
+            Samples.
 
         Returns
         -------
@@ -339,7 +339,7 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows.
+            Samples.
 
         Returns
         -------
@@ -351,12 +351,12 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
             return np.log(proba, out=proba)
 
     def predict(self, X):
-        """Return the most probable class of each row, or the labels above one half.
+        """Return the most probable class of each sample, or the labels above one half.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows.
+            Samples.
 
         Returns
         -------

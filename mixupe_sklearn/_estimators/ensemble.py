@@ -1,212 +1,211 @@
-"""Several networks that make one estimator: trained side by side, chosen and weighed together.
+"""Training of an ensemble: members that train together or in turn, with validation folds.
 
-Each member has seeds of its own, and so its own first weights, order of rows and draws. Where rows
-are set aside, each sets other rows aside: the loss of a row is then measured by members that have
-not seen it, and still every row trains most of the members.
+Each member has its own seeds, and therefore its own initial weights, sample order and draws. With
+early stopping, each member holds out a different fold: every loss is measured by members that have
+not seen the sample, and every sample still trains most of the members.
 """
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch.utils.data import Subset
 
-from mixupe_sklearn._data.rows import CHUNK, MAX_ROWS, ROW_BLOCK, Rows
-from mixupe_sklearn._data.skorch_datasets import make_dataset
-from mixupe_sklearn._estimators.ensemble_training import make_trainer
-from mixupe_sklearn._method.forward import encode_targets
-from mixupe_sklearn._method.glm import glm_loss
+from mixupe_sklearn._data.batches import make_dataset
+from mixupe_sklearn._data.rows import Rows, Tensors, as_tensors
+from mixupe_sklearn._data.splits import ValidationFolds
+from mixupe_sklearn._engine.trainer import (
+    Data,
+    StackedTrainer,
+    kind_of,
+    n_together,
+    rates_of,
+    restore_parameters,
+    sizes_of,
+    why_not_by_hand,
+)
+from mixupe_sklearn._estimators.fit_monitor import EpochMonitor
 from mixupe_sklearn._net.build import (
-    Tensors,
-    as_tensors,
     check_batches,
     check_weights,
+    compile_net,
     remember,
     rows_a_pass,
 )
-from mixupe_sklearn._net.inference import forward_all
-from mixupe_sklearn._net.net import RECORDED
-from mixupe_sklearn._runtime.device import threads_for
-from mixupe_sklearn._training.config import n_groups
-from mixupe_sklearn._training.lr_schedule import n_epochs_per_evaluation, rate_factors
+from mixupe_sklearn._net.net import RECORDED, float_type, forward_all
+from mixupe_sklearn._runtime.device import drop_compiled, threads_for
+from mixupe_sklearn._training.config import n_epochs_per_evaluation, rate_factors
+from mixupe_sklearn._training.early_stopping import GroupEarlyStopping
 
 
-def deal(strata: np.ndarray | None, n_rows: int, n_parts: int, seed: int) -> list[np.ndarray]:
-    """Row numbers in parts of one size, each class spread over the parts as evenly as it goes.
-
-    Rows that would make a part larger than the others are in none.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> classes = np.array([0, 0, 1, 1, 0, 0, 1])
-    >>> [sorted(classes[part].tolist()) for part in deal(classes, 7, n_parts=3, seed=0)]
-    [[0, 0], [0, 1], [0, 1]]
-    """
-    order = np.random.default_rng(seed).permutation(n_rows)
-    if strata is not None:
-        order = order[np.argsort(strata[order], kind="stable")]
-    return [np.sort(order[part::n_parts][: n_rows // n_parts]) for part in range(n_parts)]
-
-
-@dataclass(frozen=True, eq=False)
-class ValidationFolds:
-    """Rows that members are examined on: ``index[i]`` are those of member ``i``, in ``rows``."""
-
-    rows: Rows
-    index: list[np.ndarray]
-
-
-def hold_out(
-    n_rows: int, strata: np.ndarray | None, n_folds: int, share: float, seed: int
-) -> list[np.ndarray]:
-    """Row numbers to set aside, others for each fold as long as there are enough.
-
-    Parameters
-    ----------
-    n_rows : int
-        How many rows there are.
-    strata : array of shape (n_rows,) or None
-        Classes to be spread evenly.
-    n_folds : int
-        How many folds are needed.
-    share : float
-        The share of rows in each; less where this is needed to give each its own.
-    seed : int
-        Seed of the choice.
-    """
-    n_parts = min(n_rows, max(2, n_folds, round(min(n_rows, 1 / share))))  # one would be all rows
-    parts = deal(strata, n_rows, n_parts, seed)
-    return [parts[fold % n_parts] for fold in range(n_folds)]
-
-
-class Watch:
-    """Examines the members now and then, and keeps the weights of the best moment.
-
-    Members of one ``alpha`` and ``eta`` are a team. Each team has its own best moment, since strong
-    mixing takes longer than weak one.
+class BatchedMembers:
+    """Members that train together: plain MLPs on the CPU.
 
     Parameters
     ----------
     nets : list of MixupENet
-        The members; member ``i`` is of team ``i % n_teams``.
-    exam : Exam
-        What they are examined on.
+        The members.
     tensors : tuple
-        Inputs, targets and weights of the exam's rows.
-    settings : mapping
-        Parameters of the estimator. Without ``early_stopping`` nothing is chosen.
+        Inputs, targets and weights of all samples.
+    own : list of arrays
+        Numbers of the samples that each member trains on, equally many for all.
     """
 
-    def __init__(
-        self, nets: list[Any], folds: ValidationFolds, tensors: Tensors, settings: Mapping[str, Any]
-    ):
-        self.nets, self.n_groups = nets, n_groups(settings)
-        self.chooses = settings["early_stopping"]
-        self.patience, self.tol = settings["n_iter_no_change"], settings["tol"]
-        self.X, self.y, weight = tensors
-        self.index = torch.from_numpy(np.stack(folds.index))
-        self.weight = None if weight is None else weight.cpu()[self.index].double().numpy()
-        with torch.inference_mode():
-            one = forward_all(nets[:1], self.X[self.index[0, :1]])
-        self.width = max(1, self.X.shape[1], one.shape[2])  # of what is looked at, in or out
-        self.best = np.full(self.n_groups, np.inf)
-        self.losses = np.zeros(tuple(self.index.shape))
-        self.kept: list[Any] = [None] * len(nets)
-        self.n_misses = 0
+    has_ended = False  # there is no callback to end it
 
-    @property
-    def wants_stop(self) -> bool:
-        """Whether no team has got on for as many looks as one is patient."""
-        return self.chooses and self.n_misses >= self.patience
+    def __init__(self, nets: list[Any], tensors: Tensors, own: list[np.ndarray]):
+        self.nets, self.own = nets, own
+        self.data = Data(*tensors, net=nets[0])
+        self.sizes = sizes_of(len(own[0]), nets[0].batch_size)
+        # Members of one kind and equal rates are neighbours, and share a trainer up to its limit.
+        kinds = [(repr(kind_of(net.criterion_)), rates_of(net.optimizer_)) for net in nets]
+        order = sorted(range(len(nets)), key=lambda number: kinds[number])
+        self.parts: list[list[int]] = []
+        most = n_together(nets[0], len(own[0]), self.data.n_features)
+        for number in order:
+            last = self.parts[-1] if self.parts else []
+            if not last or len(last) == most or kinds[last[0]][0] != kinds[number][0]:
+                self.parts.append([])
+            self.parts[-1].append(number)
+        self.trainers = [StackedTrainer([nets[number] for number in part]) for part in self.parts]
 
-    def look(self) -> float:
-        """Examine all members; keep the weights of teams that are at their best."""
-        losses, weight = self._losses(), self.weight
-        has_progress = False
-        for group in range(self.n_groups if self.chooses else 0):
-            own = slice(group, None, self.n_groups)
-            loss = np.average(losses[own], weights=None if weight is None else weight[own])
-            has_progress |= loss < self.best[group] - self.tol
-            if loss < self.best[group]:
-                self.best[group], self.losses[own] = loss, losses[own]
-                self.kept[own] = [_copy(net.module_.state_dict()) for net in self.nets[own]]
-        self.n_misses = 0 if has_progress else self.n_misses + 1
-        return float(np.average(losses, weights=weight))
+    def run_epoch(self, factors: Sequence[float] | None) -> np.ndarray:
+        """Run an epoch; return the losses of each step, (n_steps, 4, n_members)."""
+        values = np.empty((len(self.sizes), 4, len(self.nets)))
+        for part, trainer in zip(self.parts, self.trainers, strict=True):
+            orders = [self._order(number) for number in part]
+            criteria = [self.nets[number].criterion_ for number in part]
+            values[:, :, part] = trainer.run_epoch(criteria, self.data, orders, self.sizes, factors)
+        return values
 
-    def _losses(self) -> np.ndarray:
-        """Loss of each row of each member, (n_members, n_rows), a chunk at a time."""
-        head, parts = self.nets[0].criterion_.head, []
-        most = min(MAX_ROWS, CHUNK // self.width)  # of all members together
-        size = max(ROW_BLOCK, most // len(self.nets))
-        with torch.inference_mode():
-            for index in self.index.split(size, dim=1):
-                rows = index.flatten()
-                logits = forward_all(self.nets, self.X[rows].view(*index.shape, -1))
-                target = encode_targets(self.y[rows].cpu(), logits.flatten(0, 1), head)
-                parts.append(glm_loss(logits, target.view_as(logits), None, head)[0])
-        return torch.cat(parts, dim=1).numpy()
+    def _order(self, number: int) -> np.ndarray:
+        own = self.own[number]
+        return own[self.nets[number].iterator_train__random_state.permutation(len(own))]
 
-    def finish(self) -> np.ndarray:
-        """Take all members back to their best; return what each is to count, in sum one."""
-        for net, state in zip(self.nets, self.kept, strict=True):
-            if state is not None:
-                net.module_.load_state_dict(state)
-        # The rows of a fold are the same for all teams; a last one may not have all of them.
-        n_whole = len(self.nets) // self.n_groups * self.n_groups
-        by_fold = self.losses[:n_whole].reshape(-1, self.n_groups, self.losses.shape[1])
-        losses = by_fold.swapaxes(0, 1).reshape(self.n_groups, -1)
-        if self.nets[0].criterion_.head == "squared":  # of a normal distribution
-            losses = losses / max(2 * losses.mean(axis=1).min(), np.finfo(float).tiny)
-        weight = None if self.weight is None else self.weight[: n_whole : self.n_groups].ravel()
-        group = np.arange(len(self.nets)) % self.n_groups
-        return (weigh(losses, weight) / np.bincount(group))[group]
+    def close(self) -> None:
+        """Restore the parameters and the optimizer state of each net."""
+        for trainer in self.trainers:
+            trainer.release()
 
 
-def _copy(state: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value.clone() for name, value in state.items()}
-
-
-def weigh(losses: np.ndarray, weight: Any = None, n_rounds: int = 50) -> np.ndarray:
-    """Weights of a mixture of teams under which held-out rows are likely.
-
-    Each round (of expectation and maximisation) makes the rows likelier. It starts from equal
-    weights and is ended early, which keeps teams that are nearly as good; of a handful of rows,
-    chance decides.
+class SequentialMembers:
+    """Members that train one after the other, with any module, device and callback.
 
     Parameters
     ----------
-    losses : array of shape (n_teams, n_rows)
-        Negative logarithms of each team's likelihood of each row.
-    weight : array of shape (n_rows,) or None, default=None
-        Weights of the rows.
-    n_rounds : int, default=50
-        How often they are made better.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> weigh(np.array([[0.1, 0.1, 3.0], [2.0, 2.0, 2.9]])).round(1)
-    array([1., 0.])
+    nets : list of MixupENet
+        The members.
+    tensors : tuple
+        Inputs, targets and weights of all samples.
+    own : list of arrays
+        Numbers of the samples that each member trains on.
+    has_callbacks : bool
+        Whether a user's callback may end the training of one member; the others then continue.
+    validation_sets : list of datasets or None, default=None
+        Validation samples of each member, for its callbacks.
     """
-    likelihood = np.exp(losses.min(axis=0) - losses)
-    weights = np.full(len(losses), 1 / len(losses))
-    for _ in range(n_rounds if len(losses) > 1 else 0):
-        share = weights[:, None] * likelihood
-        weights = np.average(share / share.sum(axis=0), axis=1, weights=weight)
-    return weights
+
+    def __init__(
+        self,
+        nets: list[Any],
+        tensors: Tensors,
+        own: list[np.ndarray],
+        has_callbacks: bool,
+        validation_sets: list[Any] | None = None,
+    ):
+        self.nets, self.has_callbacks = nets, has_callbacks
+        self.validation_sets = [None] * len(nets) if validation_sets is None else validation_sets
+        self.ended: set[int] = set()
+        whole = make_dataset(*tensors)
+        # Arrays, though Subset's type asks for a sequence: a list of many integers is large.
+        self.parts = [Subset(whole, cast(Any, rows)) for rows in own]
+        self.sizes = sizes_of(len(own[0]), nets[0].batch_size)
+        for net, part in zip(nets, self.parts, strict=True):
+            net.check_data(part, None)
+            net.notify("on_train_begin", X=part, y=None)
+
+    def run_epoch(self, factors: Sequence[float] | None) -> np.ndarray:
+        """Run an epoch of each member; return the mean losses of its steps, (1, 4, n_members)."""
+        for number, (net, part) in enumerate(zip(self.nets, self.parts, strict=True)):
+            if number in self.ended:
+                continue
+            net.set_schedule(factors)
+            valid = self.validation_sets[number]
+            net.notify("on_epoch_begin", dataset_train=part, dataset_valid=valid)
+            iterator = net.get_iterator(part, training=True)
+            net.run_single_epoch(iterator, training=True, prefix="train", step_fn=net.train_step)
+            if valid is not None:
+                net.run_single_epoch(
+                    net.get_iterator(valid, training=False),
+                    training=False,
+                    prefix="valid",
+                    step_fn=net.validation_step,
+                )
+            self._end_epoch(number)
+        return np.array([[[net.history[-1][name] for net in self.nets] for name in RECORDED]])
+
+    def _end_epoch(self, number: int) -> None:
+        net, part, valid = self.nets[number], self.parts[number], self.validation_sets[number]
+        try:
+            net.notify("on_epoch_end", dataset_train=part, dataset_valid=valid)
+        except KeyboardInterrupt:  # callbacks of skorch raise it to stop
+            if not self.has_callbacks:
+                raise
+            self.ended.add(number)
+        net.history[-1]["batches"] = []
+        net.set_schedule(None)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether callbacks have ended the training of every member."""
+        return len(self.ended) == len(self.nets)
+
+    def close(self) -> None:
+        """End the training of each net; an interrupted epoch leaves no record."""
+        for net, part in zip(self.nets, self.parts, strict=True):
+            if net.history and RECORDED[0] not in net.history[-1]:
+                net.history.pop()
+            net.set_schedule(None)
+            net.notify("on_train_end", X=part, y=None)
+            restore_parameters(net)
+            drop_compiled(net.module_)
 
 
-@dataclass(frozen=True)
-class Trained:
-    """What a training of members gives: a record of each epoch, what each counts, how it ended."""
+def make_trainer(
+    nets: list[Any],
+    tensors: Tensors,
+    own: list[np.ndarray],
+    settings: Mapping[str, Any],
+    validation_sets: list[Any] | None = None,
+) -> BatchedMembers | SequentialMembers:
+    """Return a trainer of all members together where possible, else in turn.
 
-    history: list[dict[str, Any]]
-    weights: np.ndarray
-    is_complete: bool
+    Parameters
+    ----------
+    nets : list of MixupENet
+        The members.
+    tensors : tuple
+        Inputs, targets and weights of all samples.
+    own : list of arrays
+        Numbers of the samples that each member trains on, equally many for all.
+    settings : mapping
+        Parameters of the estimator.
+    validation_sets : list of datasets or None, default=None
+        Validation samples of each member, for callbacks of the user.
+    """
+    if settings["compile"]:
+        for net in nets:
+            compile_net(net, tensors)
+    iterator = nets[0].get_iterator(make_dataset(*tensors), training=True)
+    is_plain = all(why_not_by_hand(net, iterator) is None for net in nets)
+    if settings["callbacks"] or settings["compile"] or not is_plain:
+        has_callbacks = bool(settings["callbacks"])
+        return SequentialMembers(
+            nets, tensors, own, has_callbacks, validation_sets if has_callbacks else None
+        )
+    return BatchedMembers(nets, tensors, own)
 
 
 def train_members(
@@ -218,71 +217,68 @@ def train_members(
     *,
     epochs: int,
     schedule: str,
-    begin: Callable[[], Any],
-    end: Callable[[dict[str, Any]], Any],
-) -> Trained:
-    """Train members for some epochs, calling functions around each, and choose the best moment."""
-    tensors = as_tensors(nets[0], train, X_mean, by_batch=True)
+    monitor: EpochMonitor,
+) -> tuple[np.ndarray, bool]:
+    """Train members; return their weights in the ensemble, and False after an interrupt."""
+    place = float_type(nets[0]), torch.device(nets[0].device)
+    tensors = as_tensors(train, X_mean, *place, by_batch=True)
     own = [np.arange(train.n_rows)] * len(nets)
     if folds is not None and folds.rows is train:
-        own = [np.setdiff1d(own[0], rows, assume_unique=True) for rows in folds.index]
+        own = [np.setdiff1d(own[0], fold, assume_unique=True) for fold in folds.index]
     check_batches(nets[0], len(own[0]))
     undo = [remember(net) for net in nets]
     n_rows = rows_a_pass(nets[0], len(own[0]))
     with threads_for(nets[0].module_, n_rows, settings["n_threads"]):
         try:
-            watch, validation_sets = _watch(nets, folds, train, tensors, X_mean, settings)
-            trainer = make_trainer(nets, train, tensors, own, X_mean, settings, validation_sets)
+            stopping = validation_sets = None
+            if folds is not None:
+                is_part = folds.rows is train
+                held_out = (
+                    tensors if is_part else as_tensors(folds.rows, X_mean, *place, by_batch=True)
+                )
+                whole = make_dataset(*held_out)
+                stopping = GroupEarlyStopping(nets, folds, held_out, settings, forward_all)
+                validation_sets = [Subset(whole, cast(Any, fold)) for fold in folds.index]
+            trainer = make_trainer(nets, tensors, own, settings, validation_sets)
             try:
                 factors = rate_factors(schedule, epochs * len(trainer.sizes))
-                history, is_complete = _run(trainer, watch, factors, epochs, begin, end)
+                is_complete = _run(trainer, stopping, factors, epochs, monitor)
             finally:
                 trainer.close()
-            weights = np.full(len(nets), 1 / len(nets)) if watch is None else watch.finish()
+            weights = np.full(len(nets), 1 / len(nets)) if stopping is None else stopping.finish()
             for net in nets:
                 check_weights(net)
         except BaseException:
-            for take_back in undo:
-                take_back()
+            for undo_one in undo:
+                undo_one()
             raise
-    return Trained(history, weights, is_complete)
+    return weights, is_complete
 
 
-def _watch(nets, folds, train, tensors, X_mean, settings) -> tuple[Watch | None, Any]:
-    """Who examines the members, and the rows of each as a data set."""
-    if folds is None:
-        return None, None
-    if folds.rows is not train:
-        tensors = as_tensors(nets[0], folds.rows, X_mean, by_batch=True)
-    whole = make_dataset(*tensors)
-    return Watch(nets, folds, tensors, settings), [Subset(whole, rows) for rows in folds.index]
-
-
-def _run(trainer, watch, factors, epochs, begin, end) -> tuple[list[dict[str, Any]], bool]:
-    """Run the epochs; what each recorded, and whether none was cut short."""
-    history: list[dict[str, Any]] = []
+def _run(trainer, stopping, factors, epochs, monitor) -> bool:
+    """Run the epochs; return False after an interrupt."""
     n_steps, pause = len(trainer.sizes), n_epochs_per_evaluation(epochs)
     try:
         for epoch in range(1, epochs + 1):
-            begin()
+            monitor.begin_epoch()
             start = time.perf_counter()
             part = None if factors is None else factors[(epoch - 1) * n_steps : epoch * n_steps]
-            values = _checked(trainer.run_epoch(part), trainer.sizes, epoch)
+            values = _mean_losses(trainer.run_epoch(part), trainer.sizes, epoch)
             row = {"epoch": epoch, **dict(zip(RECORDED, values.tolist(), strict=True))}
-            if watch is not None and (epoch % pause == 0 or epoch == epochs):
-                row["valid_loss"] = watch.look()
+            if stopping is not None and (epoch % pause == 0 or epoch == epochs):
+                row["valid_loss"] = stopping.evaluate()
             row["dur"] = time.perf_counter() - start
-            history.append(row)
-            # All are asked: who listens must see the epoch in which the watch has had enough.
-            if any([end(row), trainer.has_ended, watch is not None and watch.wants_stop]):
+            # The monitor sees the last epoch too, whoever asks to stop.
+            wants_stop = stopping is not None and stopping.wants_stop
+            if any([monitor.record_epoch(row), trainer.has_ended, wants_stop]):
                 break
     except KeyboardInterrupt:
-        return history, False
-    return history, True
+        return False
+    return True
 
 
-def _checked(values: np.ndarray, sizes: list[int], epoch: int) -> np.ndarray:
-    """Means of an epoch's losses over its steps and members, (4,), once all are finite."""
+def _mean_losses(values: np.ndarray, sizes: list[int], epoch: int) -> np.ndarray:
+    """Mean losses of an epoch over its steps and members, (4,); raises if they are not finite."""
     if not np.isfinite(values).all():
         _, mixup_loss, penalty_term, _ = values.mean(axis=(0, 2))
         raise FloatingPointError(

@@ -1,23 +1,18 @@
-"""MixupERegressor: the same method for numbers, through the squared-error form of the loss."""
+"""MixupERegressor: MixupE for regression, through the squared-error form of the loss."""
 
-import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import column_or_1d
 
-from mixupe_sklearn._data.rows import mean_of_rows, normalise
 from mixupe_sklearn._estimators.base import BaseMixupE, all_or_nothing
-from mixupe_sklearn._estimators.sklearn_callbacks import with_callbacks
+from mixupe_sklearn._estimators.fit_monitor import with_callbacks
+from mixupe_sklearn._estimators.targets import NumericTargets
 from mixupe_sklearn._net.net import MixupENetRegressor
 
-# Targets beyond leave the range of floats when they are standardised, and back.
-LARGEST = 1e300
 
-
-class MixupERegressor(RegressorMixin, BaseMixupE):
+class MixupERegressor(NumericTargets, RegressorMixin, BaseMixupE):
     """Neural network regressor for tables, trained with MixupE.
 
-    The squared error has the form that the paper's derivation asks for, ``h(f) - y'f`` with
-    ``h(f) = |f|^2 / 2``, so the method carries over as it is. Targets are standardised inside.
+    The squared error has the form of the paper's derivation, ``h(f) - y'f`` with
+    ``h(f) = |f|^2 / 2``, so the method applies unchanged. Targets are standardised internally.
 
     Parameters
     ----------
@@ -27,35 +22,35 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
         The paper's fast penalty from the logits, or its exact form, the derivative of the loss
         along the direction to the training mean.
     penalty_order : {1, 2}, default=1
-        2 adds the second-order directional term, exact; experimental, and slower. See
+        2 adds the exact second-order directional term; experimental and slower. See
         :class:`MixupELoss`.
     alpha : float or sequence of float, default=0.2
-        Parameter of the Beta distribution that mixing weights are drawn from, *not* an L2 penalty
-        as in ``MLPClassifier`` (that is ``weight_decay`` here). 0 means no mixing; larger values
-        mix more. Members take several values in turn, and form a team for each.
+        Parameter of the Beta distribution of mixing weights, *not* an L2 penalty as in
+        ``MLPClassifier`` (that is ``weight_decay`` here). 0 means no mixing; larger values mix
+        more. Members take several values in turn; those of one value form a group.
     beta : float or None, default=None
         Second parameter of the Beta distribution; None means ``alpha``.
     eta : float or sequence of float, default=0.01
-        Weight of the penalty; 0 is plain Mixup, exactly. Several values are taken in turn.
+        Weight of the penalty; 0 is exactly plain Mixup. Members take several values in turn.
     penalty_fraction : float, default=1.0
-        Share of each batch's rows, drawn at random, that the penalty is measured on: an unbiased
-        estimate at a fraction of its extra time.
+        Fraction of each batch, drawn at random, on which the penalty is measured: an unbiased
+        estimate in less time.
     lam_per : {"batch", "sample"}, default="batch"
         One mixing weight for each batch (the paper) or for each sample.
     mix_at : {"input", "hidden"}, default="input"
-        Where rows are mixed; ``"hidden"`` is Manifold Mixup, after a hidden layer drawn for each
+        Where samples are mixed; ``"hidden"`` is Manifold Mixup, after a random hidden layer in each
         batch.
     single_pass : bool, default=True
-        Whether mixed and clean rows share one forward pass. It matters for modules with BatchNorm
-        only, which then sees both together; False runs two passes, and only the mixed one moves
-        the running statistics.
+        Whether mixed and clean samples share one forward pass. This matters only for modules with
+        BatchNorm, which then sees both together. False runs two passes, and only the mixed one
+        updates the running statistics.
     n_members : int, default=1
-        Networks that are trained as one and whose predictions are averaged, each with its own
-        seeds. Values of ``alpha`` and ``eta`` are taken in turn.
+        Number of networks, each with its own seeds, whose predictions are averaged. They train
+        together; with a custom module, device or callbacks they train one after the other.
     module : str, class or callable, default="mlp"
         The network: ``"mlp"`` is the paper's with ReLU, ``"mlp-gelu"`` the same with GELU; or a
-        torch module class, or a function that returns a new module. Arguments named
-        ``n_features`` and ``n_outputs`` are filled in. It returns predictions.
+        torch module class, or a function that returns a new module. It gets arguments named
+        ``n_features`` and ``n_outputs``. It returns predictions.
     module_params : dict or None, default=None
         Further arguments of the module, for instance ``{"d_hidden": (256, 256)}``; see
         :class:`mixupe_sklearn.modules.MLP`.
@@ -66,78 +61,78 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
     lr : float, default=0.001
         Learning rate.
     lr_schedule : {"constant", "cosine", "onecycle"}, default="constant"
-        How the learning rate moves from step to step of ``fit``: not at all, down to zero along
-        half a cosine, or up for 30 % of the steps and then down. ``partial_fit`` does not know
-        its last step and keeps the rate.
+        Schedule of the learning rate over the steps of ``fit``: constant, down to zero along half a
+        cosine, or up for 30 % of the steps and then down. ``partial_fit`` does not know its last
+        step and keeps the rate constant.
     weight_decay : float, default=0.0
         L2 penalty of the optimizer.
     max_epochs : int, default=25
-        Number of passes over the rows.
+        Number of passes over the samples.
     min_steps : int, default=0
-        Small tables are trained for more epochs than ``max_epochs``, up to this many steps.
+        Small tables train for more epochs than ``max_epochs``, up to this many steps.
     batch_size : int, default=100
-        Rows a step.
+        Samples per step.
     early_stopping : bool, default=False
-        Whether training stops when the validation loss no longer falls; the weights of the best
-        epoch are kept. The rows for it come from ``X_val``, else a share is set aside.
+        Whether training stops when the validation loss no longer improves; the weights of the best
+        epoch are kept. The validation samples are ``X_val`` or else held-out training samples.
     validation_fraction : float, default=0.1
-        The share set aside, if ``early_stopping`` and no ``X_val`` is given.
+        The held-out fraction, with ``early_stopping`` and without ``X_val``.
     n_iter_no_change : int, default=10
-        Epochs without an improvement of at least ``tol`` before training stops early.
+        Evaluations of the validation loss without an improvement of more than ``tol`` before
+        training stops.
     tol : float, default=1e-4
-        Smallest fall of the validation loss that counts.
+        Smallest decrease of the validation loss that counts as an improvement.
     warm_start : bool, default=False
-        Whether ``fit`` goes on from the last fit's weights (and centre) instead of new ones.
-        Parameters may be changed in between, but for module, optimizer, callbacks and device.
+        Whether ``fit`` continues from the weights (and the mean) of the last fit. Parameters may
+        change in between, except module, optimizer, callbacks and device.
     callbacks : list of skorch callbacks or None, default=None
-        Added to the net, for instance a learning-rate schedule. Copies are used; the ones that
-        have seen the training are in ``net_.callbacks_``.
+        Added to the net, for instance a learning-rate schedule. The net uses copies, in
+        ``net_.callbacks_``.
     device : {"auto", "cpu", "cuda", "mps"}, default="auto"
-        Where to train; ``"auto"`` is a CUDA device where there is one.
+        Device of the training; ``"auto"`` is a CUDA device if there is one.
     n_threads : int or None, default=None
-        Threads of torch while training. None chooses: one for a small network, more for a large
-        one where they help; a number that the user or joblib has set is not exceeded.
+        Threads of torch during training. None chooses one for a small network and more for a large
+        one where they help, up to the number that the user or joblib has set.
     compile : bool, default=False
-        Whether the module is compiled with ``torch.compile`` while it trains; where that fails,
-        one warning is given and the module runs as it is. The built-in network trains faster
-        without.
+        Whether the module is compiled with ``torch.compile`` for training. If that fails, there is
+        one warning and the module runs as it is. The built-in network trains faster without.
     random_state : int, RandomState instance or None, default=None
         Seed of initial weights, order, mixing and dropout. Equal seeds give equal results on one
         machine (in threads, for modules without dropout). numpy's and torch's global generators
-        are left as found; None takes fresh entropy.
+        stay as they were; None takes fresh entropy.
     verbose : int, default=0
         1 shows a progress bar, 2 a line for each epoch.
 
     Attributes
     ----------
     y_mean_, y_scale_ : ndarray of shape (n_outputs,)
-        What targets are standardised with.
+        Mean and scale of the standardised targets.
     nets_ : list of MixupENetRegressor
         The skorch net of each member; ``nets_[0].module_`` is its trained torch module.
     net_ : MixupENetRegressor
         The first of them.
     member_weights_ : ndarray of shape (n_members,)
-        What each member counts in ``predict``; they sum to one.
+        Weight of each member in ``predict``; they sum to one.
     X_mean_ : ndarray of shape (n_features,)
-        Training mean, subtracted from every row: the method's derivation asks for it. It stays
-        that of the first call under ``partial_fit`` and ``warm_start``, since moving it would move
-        the network's inputs.
+        Training mean, subtracted from every sample, as the derivation of the method requires.
+        ``partial_fit`` and ``warm_start`` keep the mean of the first call, since a new one would
+        shift the network's inputs.
     history_ : list of dict
-        What was recorded in each epoch, among it ``train_loss``, ``train_mixup_loss``,
-        ``train_penalty``, ``loss_scale``, ``dur`` (seconds), and ``valid_loss`` where there are
-        validation rows.
+        Records of each epoch (means over members), such as ``train_loss``, ``train_mixup_loss``,
+        ``train_penalty``, ``loss_scale``, ``dur`` (seconds), and ``valid_loss`` with validation
+        samples.
     loss_curve_ : list of float
         Training loss of each epoch.
     n_iter_ : int
-        Number of epochs run.
+        Number of epochs.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of the features, where all are strings.
+        Names of the features, if all are strings.
 
     See Also
     --------
-    MixupEClassifier : The same for classes.
+    MixupEClassifier : MixupE for classification.
 
     Examples
     --------
@@ -161,22 +156,22 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
         return tags
 
     @with_callbacks
-    @all_or_nothing
     def fit(self, X, y, sample_weight=None, *, X_val=None, y_val=None, sample_weight_val=None):
-        """Train the network on rows and their targets.
+        """Train on samples and their targets.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Training rows: numbers without holes (see :func:`make_preprocessor` for others).
+            Training samples: numbers without missing values (see :func:`make_preprocessor` for
+            other data).
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Numbers.
         sample_weight : array-like of shape (n_samples,) or None, default=None
-            Weight of each row's loss and penalty; a mixed row carries the weights of both. Only
-            their ratios matter, and rows of weight zero are left out before anything else.
+            Weight of each sample's loss and penalty; weights are mixed like samples. Only their
+            ratios matter, and samples of weight zero are removed first.
         X_val, y_val : array-like, default=None
-            Rows to measure the validation loss on, in every epoch. In a pipeline,
-            ``Pipeline(..., transform_input=["X_val"])`` brings them here transformed.
+            Validation samples, on which the loss is measured. In a pipeline,
+            ``Pipeline(..., transform_input=["X_val"])`` transforms them.
         sample_weight_val : array-like or None, default=None
             Their weights.
 
@@ -185,51 +180,52 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
         self : MixupERegressor
             The fitted estimator.
         """
-        return self._fit(X, y, sample_weight, X_val, y_val, sample_weight_val)
+        with all_or_nothing(self):
+            return self._fit(X, y, sample_weight, X_val, y_val, sample_weight_val)
 
-    @all_or_nothing
     def partial_fit(self, X, y, sample_weight=None):
-        """Train for one epoch on the given rows, going on from where the network is.
+        """Train for one epoch on the given samples, from the current weights.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Training rows.
+            Training samples.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Numbers; those of the first call fix how targets are standardised.
+            Numbers; those of the first call determine the standardisation of targets.
         sample_weight : array-like of shape (n_samples,) or None, default=None
-            Weight of each row, relative to the others of this call.
+            Weight of each sample, relative to the others of this call.
 
         Returns
         -------
         self : MixupERegressor
             The estimator.
         """
-        return self._partial_fit(X, y, sample_weight, learn=not hasattr(self, "net_"))
+        with all_or_nothing(self):
+            return self._partial_fit(X, y, sample_weight, learn=not hasattr(self, "net_"))
 
     def predict(self, X):
-        """Return the predicted numbers.
+        """Return the predicted targets.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows.
+            Samples.
 
         Returns
         -------
         y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Shaped as the targets were; a single column is flat.
+            In the shape of the targets; a single column is one-dimensional.
         """
         y = self._predicted(X, lambda logits: self._in_units(self._mean(logits)))
         return y[:, 0] if self._y_is_flat else y
 
     def predict_members(self, X):
-        """Return what each member predicts: their spread tells how sure they are.
+        """Return the predictions of each member; their spread measures the uncertainty.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows.
+            Samples.
 
         Returns
         -------
@@ -240,42 +236,3 @@ class MixupERegressor(RegressorMixin, BaseMixupE):
             X, lambda logits: self._in_units(self._member_means(logits)).swapaxes(0, 1)
         ).swapaxes(0, 1)
         return y[..., 0] if self._y_is_flat else y
-
-    def _in_units(self, standardised) -> np.ndarray:
-        return standardised * self.y_scale_ + self.y_mean_
-
-    def _learn_targets(self, y, weight) -> None:
-        self._y_is_flat = y.ndim == 1 or y.shape[1] == 1
-        if self._y_is_flat:
-            y = column_or_1d(y, warn=True)
-        columns, weight = self._columns(y), normalise(weight)
-        # Relative to the largest: squares of huge or tiny numbers leave the range of a float.
-        unit = np.abs(columns).max(axis=0)
-        unit = np.where(unit > 0, unit, 1.0)
-        mean = mean_of_rows(columns / unit, weight)
-        scale = np.sqrt(mean_of_rows((columns / unit - mean) ** 2, weight))
-        self.y_mean_, y_scale = mean * unit, np.where(scale > 0, scale, 1.0) * unit
-        self.y_scale_ = np.where(y_scale > 0, y_scale, np.finfo(np.float64).tiny)
-
-    def _columns(self, y) -> np.ndarray:
-        return np.asarray(y, dtype=np.float64).reshape(y.shape[0], -1)
-
-    def _encode(self, y, weight, name):
-        columns = self._columns(y)
-        if columns.shape[1] != self._n_outputs():
-            raise ValueError(
-                f"Got {name} with {columns.shape[1]} columns, but expected {self._n_outputs()}."
-            )
-        largest = np.abs(columns).max(initial=0.0)
-        if largest > LARGEST:
-            raise ValueError(
-                f"Got {name} with a number of size {largest:.3g}, but expected at most "
-                f"{LARGEST:g}: divide the targets."
-            )
-        return (columns - self.y_mean_) / self.y_scale_, weight
-
-    def _n_outputs(self) -> int:
-        return len(self.y_mean_)
-
-    def _head_for(self, n_outputs):
-        return "squared" if n_outputs == self._n_outputs() else None

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from mixupe_sklearn._method.forward import as_logits
 from mixupe_sklearn._method.glm import HEADS
-from mixupe_sklearn._net.inference import float_type
+from mixupe_sklearn._net.net import float_type
 
 
 def has_single_logit(estimator: Any) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mixupe_sklearn._data.batches import Gathers
+from mixupe_sklearn._data.rows import Gathers
 
 
 def in_ranges(first: np.ndarray, size: np.ndarray) -> np.ndarray:

@@ -201,7 +201,7 @@ def _of_nodes(about: Any, n_nodes: int, name: str) -> tuple[list[Any] | None, np
 
 
 def _listed(about: Any, name: str) -> Any:
-    """What nodes come with, as something that has an entry for each of them."""
+    """Labels or features with one entry per node."""
     if sparse.issparse(about):
         return about.toarray()
     is_array = hasattr(about, "__array__")

@@ -1,4 +1,4 @@
-"""From an estimator's parameters and rows to a trained net."""
+"""Builds the nets of an estimator from its parameters, and trains a single net."""
 
 import copy
 import inspect
@@ -7,28 +7,24 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from skorch.helper import predefined_split
 from torch import Tensor
 from torch.utils.data import Dataset, Subset
 
-from mixupe_sklearn._data.rows import Rows, centred, free_memory, on_device
-from mixupe_sklearn._data.skorch_datasets import fixed_validation, make_dataset
+from mixupe_sklearn._data.batches import make_dataset
+from mixupe_sklearn._data.rows import Rows, Tensors
 from mixupe_sklearn._method.criterion import METHOD_RULES
 from mixupe_sklearn._method.forward import stages_of
 from mixupe_sklearn._method.mixup import share_size
-from mixupe_sklearn._net.callbacks import EpochBar, EpochHook, Stopper, is_callback
-from mixupe_sklearn._net.inference import float_type
-from mixupe_sklearn._net.net import has_batch_norm
+from mixupe_sklearn._net.net import EpochHook, Stopper, has_batch_norm, is_callback
 from mixupe_sklearn._runtime.compile import compile_module
 from mixupe_sklearn._runtime.device import drop_compiled, threads_for
-from mixupe_sklearn._training.config import OPTIMIZERS
-from mixupe_sklearn._training.lr_schedule import rate_factors
+from mixupe_sklearn._training.config import OPTIMIZERS, rate_factors
+from mixupe_sklearn._utils.parameter_rules import is_same
 from mixupe_sklearn._utils.warnings import warn_user
 
-# Inputs, targets and weights of rows, as a network takes them.
-Tensors = tuple[Any, Tensor, Tensor | None]
-MakeTensors = Callable[[Rows], Tensors]
-# Names of the callbacks that every net of an estimator has.
-STOPPER, BAR, HOOK = "mixupe_stopper", "mixupe_bar", "mixupe_hook"
+# Names of the callbacks in every net of an estimator.
+STOPPER, HOOK = "mixupe_stopper", "mixupe_hook"
 
 
 def _accepts(function: Callable[..., Any], name: str) -> bool:
@@ -41,23 +37,21 @@ def _accepts(function: Callable[..., Any], name: str) -> bool:
 def module_arguments(
     module: Callable[..., Any], widths: Mapping[str, Any], module_params: Any
 ) -> dict:
-    """The module's own parameters, and the widths that it has arguments for."""
+    """Return the arguments of a module: the user's, and the widths that it has parameters for."""
     known = {name: width for name, width in widths.items() if _accepts(module, name)}
     given = module_params or {}
     _check_names(module, given, "module_params")
-    if (
-        "n_features" in widths
-        and given.get("n_features", widths["n_features"]) != widths["n_features"]
-    ):
+    n_features = widths.get("n_features")
+    if n_features is not None and not is_same(given.get("n_features", n_features), n_features):
         raise ValueError(
             f"Got n_features={given['n_features']!r} in module_params, but expected "
-            f"{widths['n_features']}, as in X: leave it out, since it is filled in."
+            f"{n_features}, as in X: leave it out, since it is filled in."
         )
     return {**known, **given}
 
 
 def _check_names(function: Callable[..., Any], given: Mapping[str, Any], name: str) -> None:
-    """Raise one sentence where a function has no such argument, as far as it tells."""
+    """Raise one sentence where the signature of a function lacks an argument."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -72,7 +66,7 @@ def _check_names(function: Callable[..., Any], given: Mapping[str, Any], name: s
 
 
 def _name_of(function: Callable[..., Any]) -> str:
-    """What a user calls it; of a function with arguments filled in, what that is made of."""
+    """Return the name of a function; for a partial, that of the function inside."""
     function = getattr(function, "func", function)
     return getattr(function, "__name__", repr(function))
 
@@ -100,9 +94,9 @@ def _optimizer_arguments(optimizer: Any, settings: Mapping[str, Any]) -> dict:
 
 
 def _take_a_step(optimizer: Any, arguments: Mapping[str, Any]) -> None:
-    """Find out whether an optimizer takes these arguments: some it only looks at in a step."""
+    """Check the arguments of an optimizer by a step: some of them are only used there."""
     if not arguments or not issubclass(optimizer, tuple(OPTIMIZERS.values())):
-        return  # those of others may want more than a step can show
+        return  # other optimizers may need more than this step
     parameter = torch.nn.Parameter(torch.zeros(1))
     parameter.grad = torch.zeros(1)
     optimizer([parameter], **arguments).step()
@@ -118,7 +112,7 @@ def make_net(
     mixing_rng: np.random.Generator,
     device: torch.device,
 ) -> Any:
-    """Compose and initialise the skorch net; its first weights come from torch's generator."""
+    """Build and initialise the skorch net; its initial weights come from torch's generator."""
     module, optimizer = settings["module"], settings["optimizer"]
     module = modules[module] if isinstance(module, str) else module
     optimizer = OPTIMIZERS[optimizer] if isinstance(optimizer, str) else optimizer
@@ -165,11 +159,10 @@ def _make_callbacks(callbacks: Any) -> list[Any]:
                 f"Got {callback!r} among the callbacks, but expected skorch callbacks, or pairs of "
                 f"a name and a callback."
             )
-    # A copy: skorch writes into callbacks, and a parameter belongs to the user. The hook is last,
+    # Copies: skorch writes into callbacks, and parameters belong to the user. The hook is last,
     # since it may stop training.
     users = [_copy_of(callback) for callback in callbacks or []]
-    ours = [(STOPPER, Stopper()), (BAR, EpochBar())]
-    return [*ours, *users, (HOOK, EpochHook())]
+    return [(STOPPER, Stopper()), *users, (HOOK, EpochHook())]
 
 
 def _copy_of(callback: Any) -> Any:
@@ -184,13 +177,13 @@ def _copy_of(callback: Any) -> Any:
 
 
 def update_net(net: Any, settings: Mapping[str, Any]) -> None:
-    """Let a net that goes on follow parameters that were changed meanwhile."""
+    """Apply parameters that changed since the last training of a net."""
     for name in METHOD_RULES:
         setattr(net.criterion_, name, settings[name])
         setattr(net, f"criterion__{name}", settings[name])
     net.batch_size = settings["batch_size"]
     changed = {}
-    if settings["lr"] != net.lr:  # else a schedule may have moved it on purpose
+    if settings["lr"] != net.lr:  # else a schedule may have changed it on purpose
         net.lr = changed["lr"] = settings["lr"]
     arguments = _optimizer_arguments(type(net.optimizer_), settings)
     if "weight_decay" in arguments:
@@ -200,12 +193,12 @@ def update_net(net: Any, settings: Mapping[str, Any]) -> None:
 
 
 def set_head(net: Any, head: str) -> None:
-    """Tell the criterion what the logits mean, without making it anew."""
+    """Set the head of the criterion without a new criterion."""
     net.criterion__head = net.criterion_.head = head
 
 
-def compile_net(net: Any, train: Rows, tensors: MakeTensors) -> None:
-    """Compile what a training step calls, after a trial with the first two rows."""
+def compile_net(net: Any, tensors: Tensors) -> None:
+    """Compile the modules of a training step, after a trial with the first two samples."""
     module, criterion = net.module_, copy.deepcopy(net.criterion_)  # its draws are for training
     is_exact = criterion.penalty == "directional" or criterion.penalty_order == 2
     if criterion.has_penalty and is_exact:
@@ -215,10 +208,9 @@ def compile_net(net: Any, train: Rows, tensors: MakeTensors) -> None:
             f"have; the module runs as it is."
         )
         return
-    few = Rows(first_rows(train.X), train.targets[:2], None)
-    X, y = (rows[:].to(torch.device(net.device)) for rows in tensors(few)[:2])
+    X, y = (few.to(torch.device(net.device)) for few in (first_rows(tensors[0]), tensors[1][:2]))
     X = net._prepared(X, training=True)
-    # Mixing between stages calls these one by one.
+    # Mixing between stages calls them one by one.
     parts = stages_of(module) if criterion.mix_at == "hidden" else [module]
     compile_module(
         module,
@@ -228,14 +220,14 @@ def compile_net(net: Any, train: Rows, tensors: MakeTensors) -> None:
 
 
 def first_rows(X: Any) -> Any:
-    """The first two rows, for a trial; those of a Dataset are read and stacked."""
+    """Return the first two samples, for a trial; those of a Dataset are read and stacked."""
     if not isinstance(X, Dataset):
         return X[:2]
     return torch.stack([X[number] for number in range(min(2, len(X)))])  # type: ignore[arg-type]
 
 
 def rows_a_pass(net: Any, n_rows: int) -> int:
-    """How many rows a full batch runs at once, the clean ones of the penalty included."""
+    """Return the rows of a full batch in one pass, the clean ones of the penalty included."""
     criterion, n_mixed = net.criterion_, min(net.batch_size, n_rows)
     if not (criterion.has_mixing and criterion.has_penalty and criterion.single_pass):
         return n_mixed
@@ -245,44 +237,59 @@ def rows_a_pass(net: Any, n_rows: int) -> int:
 def train_net(
     net: Any,
     train: Rows,
+    tensors: Tensors,
     valid: Rows | None,
-    tensors: MakeTensors,
+    valid_tensors: Tensors | None,
     settings: Mapping[str, Any],
     *,
     epochs: int,
     schedule: str,
-    begin: Callable[[], Any],
-    end: Callable[[], Any],
-    show_bar: bool,
+    monitor: Any,
 ) -> bool:
-    """Train for some epochs, calling two functions around each; return whether it ran as planned.
+    """Train a single net; return False after an interrupt.
 
-    A stop that was asked for (early stopping, a callback at the end of an epoch) is as planned.
+    Parameters
+    ----------
+    net : MixupENet
+        The initialised net.
+    train : Rows
+        The training samples.
+    tensors : tuple
+        Their inputs, targets and weights.
+    valid : Rows or None
+        The validation samples.
+    valid_tensors : tuple or None
+        Their inputs, targets and weights; None if they are a part of the training samples.
+    settings : mapping
+        Parameters of the estimator.
+    epochs : int
+        Number of epochs.
+    schedule : str
+        Schedule of the learning rate.
+    monitor : EpochMonitor
+        Called around each epoch. A stop that it asks for is no interrupt, nor is early stopping.
     """
     check_batches(net, train.n_rows)
     callbacks = dict(net.callbacks_)
-    stopper, bar, hook = callbacks[STOPPER], callbacks[BAR], callbacks[HOOK]
+    stopper, hook = callbacks[STOPPER], callbacks[HOOK]
     stopper.reset(
         is_active=settings["early_stopping"] and valid is not None,
         patience=settings["n_iter_no_change"],
         tol=settings["tol"],
     )
-    # Both ends are asked: a callback must see the epoch in which the stopper has had enough.
-    hook.reset(begin, lambda: any([end(), stopper.wants_stop]))
+    hook.reset(monitor, stopper)
     net.verbose = int(settings["verbose"] > 1)
     n_before = len(net.history)
     undo = remember(net, is_new=not net.history and not net.optimizer_.state)
     try:
-        if show_bar:
-            bar.show(epochs)
         n_rows = rows_a_pass(net, train.n_rows)
         with threads_for(net.module_, n_rows, settings["n_threads"], net._work):
             if settings["compile"]:
-                compile_net(net, train, tensors)
-            dataset, net.train_split = _datasets(train, valid, tensors)
+                compile_net(net, tensors)
+            dataset, net.train_split = _datasets(train, tensors, valid, valid_tensors)
             n_steps = epochs * net.n_batches(dataset)
             net.set_schedule(rate_factors(schedule, n_steps))
-            net.max_epochs = max(settings["max_epochs"], epochs)  # a callback may plan by it
+            net.max_epochs = max(settings["max_epochs"], epochs)  # callbacks may use it
             net.partial_fit(dataset, None, epochs=epochs)
         check_weights(net)
         was_stopped = hook.has_stopped_
@@ -290,12 +297,11 @@ def train_net(
         undo()
         raise
     finally:
-        # The net keeps neither the data nor functions that know the whole estimator.
+        # The net keeps neither the data nor the monitor, which holds the estimator.
         net.train_split = None
         net.set_schedule(None)
         drop_compiled(net.module_)
         hook.reset()
-        bar.close()
         stopper.best_weights_ = None
         was_cut = _forget_batches(net, n_before)
     is_short = was_cut or (len(net.history) - n_before < epochs and not settings["callbacks"])
@@ -303,22 +309,22 @@ def train_net(
 
 
 def check_batches(net: Any, n_rows: int) -> None:
-    """Raise one sentence where BatchNorm would have to learn from single rows."""
+    """Raise one sentence where BatchNorm would have to train on single samples."""
     if has_batch_norm(net.module_) and min(n_rows, net.batch_size) < 2:
         raise ValueError(
-            f"Got batches of one row (n_samples={n_rows}, batch_size={net.batch_size}), but "
-            f"expected at least two rows a batch for a module with BatchNorm."
+            f"Got batches of one sample (n_samples={n_rows}, batch_size={net.batch_size}), but "
+            f"expected at least two samples per batch for a module with BatchNorm."
         )
 
 
 def remember(net: Any, *, is_new: bool = False) -> Callable[[], None]:
-    """Return a function that takes a net that goes on back to where it is now."""
+    """Return a function that restores the current state of a net."""
     if is_new:
-        return lambda: None  # it is thrown away
+        return lambda: None  # a failed fit discards it
     parts = (net.module_, net.optimizer_)
     states = [copy.deepcopy(part.state_dict()) for part in parts]
     n_epochs = len(net.history)
-    users = [callback for name, callback in net.callbacks_ if name not in (STOPPER, BAR, HOOK)]
+    users = [callback for name, callback in net.callbacks_ if name not in (STOPPER, HOOK)]
     values = [_copied(vars(callback)) for callback in users]
 
     def undo() -> None:
@@ -333,7 +339,7 @@ def remember(net: Any, *, is_new: bool = False) -> Callable[[], None]:
 
 
 def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What a callback keeps, with tensors of its own, which training writes into."""
+    """Copy the attributes of a callback, with their tensors, which training writes into."""
 
     def copied(value: Any) -> Any:
         if isinstance(value, list):
@@ -344,7 +350,7 @@ def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_weights(net: Any) -> None:
-    """Raise one sentence where training has left a weight that is no number."""
+    """Raise one sentence where training has left a weight that is not finite."""
     for name, parameter in net.module_.named_parameters():
         if not bool(torch.isfinite(parameter).all()):
             raise FloatingPointError(
@@ -353,35 +359,22 @@ def check_weights(net: Any) -> None:
             )
 
 
-def _datasets(train: Rows, valid: Rows | None, tensors: MakeTensors) -> tuple[Any, Any]:
-    """The training rows as a data set, and the split that brings the validation rows."""
-    whole = make_dataset(*tensors(train))
+def _datasets(
+    train: Rows, tensors: Tensors, valid: Rows | None, valid_tensors: Tensors | None
+) -> tuple[Any, Any]:
+    """Return the training samples as a dataset, and the split with the validation samples."""
+    whole = make_dataset(*tensors)
     if valid is None:
         return whole, None
-    if train.index is None or valid.index is None:
-        return whole, fixed_validation(make_dataset(*tensors(valid)))
-    # Arrays, though Subset's type asks for a sequence: a list of a million numbers is no small one.
-    aside = Subset(whole, cast(Sequence[int], valid.index))
-    return Subset(whole, cast(Sequence[int], train.index)), fixed_validation(aside)
-
-
-def as_tensors(net: Any, rows: Rows, X_mean: np.ndarray, *, by_batch: bool = False) -> Tensors:
-    """Centred inputs, targets and weights in the floating type of the net, and on its device.
-
-    With ``by_batch``, inputs too large to be copied come as ``CentredRows``. What does not fit on
-    the device stays where it is.
-    """
-    dtype, device = float_type(net), torch.device(net.device)
-    X = centred(rows.X, X_mean, dtype, by_batch)
-    y = torch.from_numpy(rows.targets)
-    y = y.to(dtype) if y.is_floating_point() else y
-    weight = None if rows.weight is None else torch.as_tensor(rows.weight, dtype=dtype)
-    X, y, weight = on_device((X, y, weight), device, free_memory(device))
-    return X, y, weight
+    if valid_tensors is not None:
+        return whole, predefined_split(make_dataset(*valid_tensors))
+    # Arrays, though Subset's type asks for a sequence: a list of many integers is large.
+    held_out = Subset(whole, cast(Sequence[int], valid.index))
+    return Subset(whole, cast(Sequence[int], train.index)), predefined_split(held_out)
 
 
 def _forget_batches(net: Any, n_before: int) -> bool:
-    """Drop per-batch records, which grow without bound; say whether an epoch was cut short."""
+    """Drop per-batch records, which grow without bound; return whether an epoch is incomplete."""
     was_cut = len(net.history) > n_before and "train_loss" not in net.history[-1]
     if was_cut:
         net.history.pop()
@@ -391,7 +384,7 @@ def _forget_batches(net: Any, n_before: int) -> bool:
 
 
 def readable(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What a user wants of an epoch's record: plain numbers, without skorch's own bookkeeping."""
+    """Return the record of an epoch as plain numbers, without skorch's own entries."""
     return {
         name: value.item() if isinstance(value, np.generic) else value
         for name, value in row.items()

@@ -11,7 +11,7 @@ import torch
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from mixupe_sklearn._estimators.base import BaseMixupE
-from mixupe_sklearn._net.build import BAR, HOOK, STOPPER, make_net, module_arguments, set_head
+from mixupe_sklearn._net.build import HOOK, STOPPER, make_net, module_arguments, set_head
 from mixupe_sklearn._persistence.allowed_types import UnknownNameError, is_known, name_of
 from mixupe_sklearn._runtime.seeding import alone, seeded
 from mixupe_sklearn._training.config import of_member
@@ -52,7 +52,7 @@ def _state_of_net(net: Any, keep_training: bool) -> dict[str, Any]:
 
 def _user_callbacks(net: Any) -> list[tuple[str, Any]]:
     """The callbacks that the user added."""
-    ours = {STOPPER, BAR, HOOK, *(name for name, _ in net._default_callbacks)}
+    ours = {STOPPER, HOOK, *(name for name, _ in net._default_callbacks)}
     return [pair for pair in net.callbacks_ if pair[0] not in ours]
 
 

@@ -131,7 +131,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         The output columns of each part.
     n_features_in_ : int
         Number of columns seen during ``fit``.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of these columns, if they are all strings.
 
     See Also

@@ -1,1 +1,1 @@
-"""How long and how fast to train, and when to stop."""
+"""Parameters of a training, learning rates, and early stopping."""

@@ -13,11 +13,11 @@ from torch.utils.data import Dataset
 
 from mixupe_sklearn._data.rows import Rows, to_numpy
 from mixupe_sklearn._estimators.base import BaseMixupE, all_or_nothing
-from mixupe_sklearn._estimators.class_labels import ClassTargets, check_missing_labels
-from mixupe_sklearn._estimators.sklearn_callbacks import with_callbacks
+from mixupe_sklearn._estimators.fit_monitor import with_callbacks
+from mixupe_sklearn._estimators.targets import ClassTargets, check_missing_labels
 from mixupe_sklearn._method.criterion import METHOD_RULES
 from mixupe_sklearn._method.forward import as_logits, run_stages, set_to_predict, stages_of
-from mixupe_sklearn._net.inference import float_type
+from mixupe_sklearn._net.net import float_type
 from mixupe_sklearn._runtime.device import threads_for
 from mixupe_sklearn._training.config import BY_MEMBER, FIXED
 from mixupe_sklearn._utils.parameter_rules import check_rules
@@ -56,7 +56,6 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         raise NotImplementedError
 
     @with_callbacks
-    @all_or_nothing
     def fit(self, X, y=None, sample_weight=None, *, X_val=None, y_val=None, sample_weight_val=None):
         """Train the network.
 
@@ -79,13 +78,14 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         self : object
             The fitted estimator.
         """
-        given, is_new = (X, y), not (self.warm_start and hasattr(self, "net_"))
-        X, y = self._labelled(X, y, is_new=is_new)
-        if X_val is not None:
-            X_val, y_val = self._labelled(X_val, y_val, suffix="_val")
-        return self._fit(X, y, sample_weight, X_val, y_val, sample_weight_val, told=given)
+        original, is_new = (X, y), not (self.warm_start and hasattr(self, "net_"))
+        with all_or_nothing(self):
+            X, y = self._labelled(X, y, is_new=is_new)
+            if X_val is not None:
+                X_val, y_val = self._labelled(X_val, y_val, suffix="_val")
+            validation = X_val, y_val, sample_weight_val
+            return self._fit(X, y, sample_weight, *validation, original=original)
 
-    @all_or_nothing
     def partial_fit(self, X, y=None, classes=None, sample_weight=None):
         """Train for one epoch on the given samples, from the current weights.
 
@@ -106,9 +106,10 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
             The estimator.
         """
         is_new = not hasattr(self, "net_")
-        X, y = self._labelled(X, y, is_new=is_new)
-        learn = self._announce(classes, y, is_new=is_new)
-        return self._partial_fit(X, y, sample_weight, learn=learn)
+        with all_or_nothing(self):
+            X, y = self._labelled(X, y, is_new=is_new)
+            learn = self._announce(classes, y, is_new=is_new)
+            return self._partial_fit(X, y, sample_weight, learn=learn)
 
     def predict_proba(self, X):
         """Return the probability of each class, or of each label.

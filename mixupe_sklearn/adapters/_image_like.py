@@ -8,14 +8,13 @@ import torch
 from torch import Tensor
 
 from mixupe_sklearn._data.dataloader import Loader
-from mixupe_sklearn._data.rows import Rows, free_memory, on_device
+from mixupe_sklearn._data.rows import Rows, Tensors, free_memory, on_device
 from mixupe_sklearn._distributed.net import DistributedNet
 from mixupe_sklearn._distributed.process_group import own_device, same_seed, trains_together
 from mixupe_sklearn._images.read import channel_statistics
 from mixupe_sklearn._method.forward import as_logits
-from mixupe_sklearn._net.build import Tensors, first_rows
-from mixupe_sklearn._net.inference import float_type
-from mixupe_sklearn._net.net import MixupENet
+from mixupe_sklearn._net.build import first_rows
+from mixupe_sklearn._net.net import MixupENet, float_type
 from mixupe_sklearn._runtime.device import multiplications, resolve_device
 from mixupe_sklearn._utils.parameter_rules import Number, check_rules
 from mixupe_sklearn.adapters._base import AdapterClassifier
@@ -145,8 +144,8 @@ class ImageLikeClassifier(AdapterClassifier):
         # On a CPU, bfloat16 took two to three times as long.
         return torch.device(net.device).type == "cuda" and torch.cuda.is_bf16_supported()
 
-    def _go_on(self) -> None:
-        super()._go_on()
+    def _continue_training(self) -> None:
+        super()._continue_training()
         self._equip(self.net_)
 
     def _tensors(self, net: Any, rows: Rows) -> Tensors:

@@ -6,14 +6,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from mixupe_sklearn._data.rows import Rows
+from mixupe_sklearn._data.rows import Rows, Tensors
 from mixupe_sklearn._graphs.batching import GraphRows, Graphs
 from mixupe_sklearn._graphs.node_features import REPLACEMENTS, UNKNOWN, learn_inputs
 from mixupe_sklearn._graphs.read import read_graphs
 from mixupe_sklearn._method.forward import as_logits
-from mixupe_sklearn._net.build import Tensors
-from mixupe_sklearn._net.inference import float_type
-from mixupe_sklearn._net.net import MixupENet
+from mixupe_sklearn._net.net import MixupENet, float_type
 from mixupe_sklearn._runtime.device import multiplications
 from mixupe_sklearn._utils.parameter_rules import Choice, Kind, Rule, check_rules
 from mixupe_sklearn.adapters._base import AdapterClassifier, Samples

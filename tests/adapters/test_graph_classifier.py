@@ -377,7 +377,7 @@ def test_features_of_another_width_at_predict_are_refused(rings):
          "Got a Linear without 'encode', but expected a module with 'encode'"),
         ({"unknown_labels": "drop"}, "Got unknown_labels='drop', but expected"),
         ({"optimizer_params": [1]}, "Got optimizer_params=[1], but expected a dict or None"),
-        ({"batch_size": 1}, "Got batches of one row"),
+        ({"batch_size": 1}, "Got batches of one sample"),
     ],
 )  # fmt: skip
 def test_invalid_parameters_are_refused(rings, params, message):

@@ -13,7 +13,7 @@ from skorch.callbacks import Callback
 from torch import nn
 
 from mixupe_sklearn import MixupEImageClassifier, MixupELoss, MixupESearchCV
-from mixupe_sklearn._training.lr_schedule import rate_factors
+from mixupe_sklearn._training.config import rate_factors
 from mixupe_sklearn.adapters._input_transform import Prepare
 from mixupe_sklearn.callbacks import PolyakAverage, WarmupCosine
 from mixupe_sklearn.modules import PreActResNet

@@ -1,4 +1,4 @@
-"""What is finished stays, whatever happens: files are written whole or not at all."""
+"""Finished work survives faults: files are written completely or not at all."""
 
 import errno
 import io
@@ -21,10 +21,10 @@ import torch
 from openml_programs import files
 from paper import paper_classifier
 
-from benchmarks._candidates.page import block_of
-from benchmarks._faults.tries import Tally, Trial
-from benchmarks._faults.works import WORKS, run_quietly
-from benchmarks.faults import FAULTS, PAGE, RESULTS, ROOT, as_markdown
+from benchmarks._harness.docs_tables import block_of
+from benchmarks._harness.environment import ROOT
+from benchmarks.reliability._workloads import WORKLOADS, run_quietly
+from benchmarks.reliability.faults import FAULTS, PAGE, RESULTS, Tally, Trial, as_markdown
 from mixupe_sklearn import MixupESearchCV
 from mixupe_sklearn._search import storage as storage_module
 from mixupe_sklearn._search.study import CLAIMED, LostTrials
@@ -129,7 +129,7 @@ def die_half_way(path):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_pieces_of_killed_writers_go_and_those_of_living_ones_stay(tmp_path, processes):
+def test_partial_files_of_killed_writers_go_and_those_of_running_ones_stay(tmp_path, processes):
     path = tmp_path / "a[0]*"
     process = processes.Process(target=die_half_way, args=(path,))
     process.start()
@@ -195,7 +195,7 @@ def test_parameters_of_a_net_are_written_whole(small_digits, tmp_path, monkeypat
 
 @pytest.fixture
 def jumping(monkeypatch):
-    """A wall clock that somebody sets, days ahead and back, between any two looks at it."""
+    """A wall clock that jumps by days, forwards and backwards, between any two readings."""
     clock, jumps = time.time, itertools.cycle([0.0, 3 * DAY, -2 * DAY, DAY])
     monkeypatch.setattr(time, "time", lambda: clock() + next(jumps))
 
@@ -231,7 +231,7 @@ def _quick(monkeypatch):
 
 
 @pytest.mark.usefixtures("_quick")
-def test_a_sign_of_life_from_the_future_does_not_keep_a_dead_worker_alive(tmp_path):
+def test_a_heartbeat_from_the_future_does_not_keep_a_dead_worker_alive(tmp_path):
     with storage_module.open_for_search(tmp_path / "search.db") as storage, storage_module.quiet():
         study = optuna.create_study(storage=storage)
         trial = study.ask()
@@ -252,7 +252,7 @@ def test_a_sign_of_life_from_the_future_does_not_keep_a_dead_worker_alive(tmp_pa
 
 @pytest.mark.usefixtures("_quick")
 @pytest.mark.filterwarnings("ignore:Study .* has trials of other processes")
-def test_a_storage_that_fails_during_a_search_is_told(iris, tmp_path, monkeypatch):
+def test_a_storage_that_fails_during_a_search_is_an_error(iris, tmp_path, monkeypatch):
     path = tmp_path / "search.db"
     search = MixupESearchCV(
         paper_classifier(max_epochs=1, batch_size=75),
@@ -280,9 +280,9 @@ def test_a_storage_that_fails_during_a_search_is_told(iris, tmp_path, monkeypatc
 def test_what_is_doubled_or_lost_is_counted(tmp_path):
     tally = Tally("none", "benchmark")
     trial = Trial(tally, tmp_path, np.random.default_rng(0))
-    run_quietly("benchmark", tmp_path, trial.told.__setitem__)
+    run_quietly(trial.reported.__setitem__, "benchmark", tmp_path)
     trial.count()
-    n_units = WORKS["benchmark"].n_units
+    n_units = WORKLOADS["benchmark"].n_units
     assert (tally.n_kept, tally.n_doubled, tally.n_lost) == (n_units, 0, 0)
     head, _, second, *others = (tmp_path / "rows.csv").read_text().splitlines()
     (tmp_path / "rows.csv").write_text("\n".join([head, second, second, *others, ""]))
@@ -299,10 +299,10 @@ def test_what_is_doubled_or_lost_is_counted(tmp_path):
 MAY_MOUNT = subprocess.run(["unshare", "-Urm", "true"], capture_output=True).returncode == 0
 
 
-@pytest.mark.skipif(not MAY_MOUNT, reason="no mount namespace can be had here")
+@pytest.mark.skipif(not MAY_MOUNT, reason="no mount namespace is available")
 def test_each_fault_once(tmp_path):
     """The command, with a training and a cache: every kind of fault happens to one of them."""
-    command = [sys.executable, "-m", "benchmarks.faults", "--times", "1"]
+    command = [sys.executable, "-m", "benchmarks.reliability.faults", "--times", "1"]
     command += ["--work", "fit with checkpoints", "OpenML cache"]
     command += ["--output", str(tmp_path / "faults.csv")]
     result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)

@@ -1,4 +1,4 @@
-"""The benchmark for graphs: protocols by hand, rows that go on, the report, and its pages."""
+"""The benchmark for graphs: protocols by hand, rows that are resumed, the report, and its pages."""
 
 import json
 import pathlib
@@ -11,12 +11,11 @@ import pytest
 import torch
 
 from benchmarks import graphs as command
-from benchmarks._candidates import page
 from benchmarks._graphs import data, report, timing
-from benchmarks._graphs.chosen import choose_on_test, choose_on_valid, whole_folds
-from benchmarks._graphs.fits import Study, Training, configs_of, run_fit
-from benchmarks._graphs.rows import GRAPHS
-from benchmarks._tabular.rows import read_rows
+from benchmarks._graphs.fits import SCHEMA, Study, Training, configs_of, run_fit
+from benchmarks._graphs.selection import complete_folds, select_on_test, select_on_valid
+from benchmarks._harness.docs_tables import block_of
+from benchmarks._harness.results_file import read_rows
 from mixupe_sklearn.modules.gin import GIN
 
 RESULTS = pathlib.Path(command.__file__).parent / "results" / "graphs"
@@ -43,7 +42,7 @@ def made(rows):
 
 
 def test_xus_protocol_takes_the_epoch_and_numbers_with_the_lowest_mean_test_error():
-    chosen = choose_on_test(
+    selected = select_on_test(
         made(
             [
                 (0, 0.1, 1.0, [], [], [3, 2, 5]),
@@ -54,14 +53,14 @@ def test_xus_protocol_takes_the_epoch_and_numbers_with_the_lowest_mean_test_erro
         )
     )
     # Means: 4, 3, 3 with 0.1, and 2.5, 4, 4 with 0.2.
-    assert chosen.errors.tolist() == [20.0, 30.0]
-    assert chosen.epochs == [1, 1]
-    assert chosen.numbers == [(0.2, 1.0)] * 2
-    assert chosen.mean == 25
-    assert chosen.deviation == pytest.approx(np.std([20, 30], ddof=1))
+    assert selected.errors.tolist() == [20.0, 30.0]
+    assert selected.epochs == [1, 1]
+    assert selected.numbers == [(0.2, 1.0)] * 2
+    assert selected.mean == 25
+    assert selected.deviation == pytest.approx(np.std([20, 30], ddof=1))
 
 
-def test_the_honest_protocol_never_looks_at_test_errors():
+def test_the_honest_protocol_never_uses_test_errors():
     rows = made(
         [
             (0, 0.1, 1.0, [2, 1, 1], [0.5, 0.4, 0.3], [0, 5, 6]),
@@ -70,17 +69,17 @@ def test_the_honest_protocol_never_looks_at_test_errors():
             (1, 0.2, 1.0, [1, 1, 1], [0.1, 0.1, 0.1], [0, 0, 0]),
         ]
     )
-    chosen = choose_on_valid(rows)
+    selected = select_on_valid(rows)
     # Fold 0: one error thrice, the lowest loss among these is 0.2. Fold 1: no error, at once.
-    assert chosen.errors.tolist() == [70.0, 90.0]
-    assert chosen.epochs == [2, 1]
-    assert chosen.numbers == [(0.2, 1.0), (0.1, 1.0)]
+    assert selected.errors.tolist() == [70.0, 90.0]
+    assert selected.epochs == [2, 1]
+    assert selected.numbers == [(0.2, 1.0), (0.1, 1.0)]
 
 
-def test_methods_without_numbers_are_chosen_too():
-    chosen = choose_on_test(made([(0, np.nan, np.nan, [], [], [3, 2])]))
-    assert chosen.errors.tolist() == [20.0]
-    assert np.isnan(chosen.deviation)
+def test_methods_without_numbers_are_selected_too():
+    selected = select_on_test(made([(0, np.nan, np.nan, [], [], [3, 2])]))
+    assert selected.errors.tolist() == [20.0]
+    assert np.isnan(selected.deviation)
 
 
 def folds_of(*fits):
@@ -98,14 +97,14 @@ def folds_of(*fits):
     ],
 )
 def test_only_folds_with_the_same_fits_are_compared(fits, n_folds, alphas):
-    whole = whole_folds(folds_of(*fits))
+    whole = complete_folds(folds_of(*fits))
     assert whole["fold"].nunique() == n_folds
     assert set(whole["alpha"]) == alphas
     assert whole.groupby("fold").size().nunique() == 1
 
 
-def test_the_fingerprint_tells_edges_and_features():
-    table = data.make_by_rule()
+def test_the_fingerprint_depends_on_edges_and_features():
+    table = data.make_synthetic()
     (adjacency, features), *others = table.graphs
     found = {table.fingerprint}
     # The same neighbours in all, of other nodes.
@@ -117,11 +116,11 @@ def test_the_fingerprint_tells_edges_and_features():
     assert len(found) == 3
 
 
-def test_the_graphs_made_by_rule_are_those_they_were():
-    table = data.make_by_rule()
+def test_synthetic_graphs_are_always_the_same():
+    table = data.make_synthetic()
     assert len(table.graphs) == len(table.y) == 60
     assert len(table.folds) == 3
-    assert table.fingerprint == data.make_by_rule().fingerprint
+    assert table.fingerprint == data.make_synthetic().fingerprint
     train, valid, test = table.parts("honest", 0)
     assert not set(train) & set(valid)
     assert set(train) | set(valid) == set(table.parts("xu", 0)[0])
@@ -129,32 +128,32 @@ def test_the_graphs_made_by_rule_are_those_they_were():
     assert len(table.parts("xu", 0)[1]) == 0
 
 
-def test_node_labels_have_columns_over_the_whole_set():
-    table = data.make_by_rule()
+def test_node_labels_have_columns_over_the_whole_dataset():
+    table = data.make_synthetic()
     widths = {features.shape[1] for _, features in table.graphs}
     assert len(widths) == 1
     assert all((features.sum(axis=1) == 1).all() for _, features in table.graphs)
 
 
-def test_the_training_told_in_rows_is_that_of_the_network():
-    told = Training().told
+def test_the_training_in_rows_is_that_of_the_network():
+    recorded = Training().recorded
     config = configs_of(["mixupe"], [1.0], [0.1])[0]
     model = Training().make(config, seed=0)
     module = GIN(3, 2, **model.module_params)
-    assert len(module.layers) == told["n_layers"]
-    assert module.readout == told["readout"]
-    assert isinstance(module.norm, torch.nn.BatchNorm1d) == told["norm"]
-    assert module.head[2].p == told["dropout"]
-    assert module.head[0].out_features == told["d_hidden"]
-    assert (model.optimizer, model.lr) == (told["optimizer"], told["lr"])
-    assert (model.batch_size, model.max_epochs) == (told["batch_size"], told["max_epochs"])
+    assert len(module.layers) == recorded["n_layers"]
+    assert module.readout == recorded["readout"]
+    assert isinstance(module.norm, torch.nn.BatchNorm1d) == recorded["norm"]
+    assert module.head[2].p == recorded["dropout"]
+    assert module.head[0].out_features == recorded["d_hidden"]
+    assert (model.optimizer, model.lr) == (recorded["optimizer"], recorded["lr"])
+    assert (model.batch_size, model.max_epochs) == (recorded["batch_size"], recorded["max_epochs"])
     schedule = model.callbacks[0]
     assert (schedule.policy, schedule.kwargs) == ("StepLR", {"step_size": 50, "gamma": 0.5})
     assert (model.alpha, model.eta) == (1.0, 0.1)
 
 
 def test_the_rate_is_halved():
-    table = data.make_by_rule()
+    table = data.make_synthetic()
     model = Training(max_epochs=101).make(configs_of(["erm"], [1.0], [1.0])[0], seed=0)
     model.set_params(module_params={"d_hidden": 2, "n_layers": 1}, batch_size=40)
     model.fit(table.graphs[:40], table.y[:40])
@@ -163,7 +162,7 @@ def test_the_rate_is_halved():
 
 
 def test_what_is_measured_after_an_epoch_is_what_the_estimator_predicts():
-    table = data.make_by_rule()
+    table = data.make_synthetic()
     study = Study(
         configs_of(["mixupe"], [1.0], [0.1]), ["honest"], {table.name: Training(8, 16, 4)}
     )
@@ -186,17 +185,17 @@ def test_what_is_measured_after_an_epoch_is_what_the_estimator_predicts():
 
 
 def test_a_fit_that_fails_says_why(monkeypatch):
-    table = data.make_by_rule()
+    table = data.make_synthetic()
     monkeypatch.setattr(Training, "make", lambda *_, **__: 1 / 0)
     study = Study(configs_of(["erm"], [1.0], [0.1]), ["xu"], {table.name: Training()})
     (row,) = run_fit(study.fits(table)[0])
     assert row["error"] == "ZeroDivisionError: division by zero"
 
 
-def test_the_command_runs_reports_and_goes_on(tmp_path, capsys):
+def test_the_command_runs_reports_and_resumes(tmp_path, capsys):
     place = ["--output", str(tmp_path)]
     assert command.main([*FAST, *place, "--methods", "erm"]) == 0
-    assert "made-by-rule" in capsys.readouterr().out
+    assert "synthetic" in capsys.readouterr().out
     first = (tmp_path / "rows.csv").read_text()
     assert len(first.splitlines()) == 1 + 2 * 2
     assert command.main([*FAST, *place]) == 0
@@ -211,11 +210,11 @@ def test_the_command_runs_reports_and_goes_on(tmp_path, capsys):
     report_text = (tmp_path / "report.md").read_text()
     assert "on validation graphs" in report_text
     assert '"max_epochs": 2' in report_text
-    rows = read_rows(tmp_path / "rows.csv", GRAPHS)
+    rows = read_rows(tmp_path / "rows.csv", SCHEMA)
     assert "torch-geometric" in rows["versions"].iloc[0]
 
 
-def test_what_is_wrong_is_told_in_a_sentence(tmp_path, capsys):
+def test_wrong_options_are_errors(tmp_path, capsys):
     assert command.main(["--report-only", "--output", str(tmp_path)]) == 2
     assert "Error: Got no rows in" in capsys.readouterr().err
     assert command.main(["--data", str(tmp_path), "--sets", "NOWHERE"]) == 2
@@ -225,7 +224,7 @@ def test_what_is_wrong_is_told_in_a_sentence(tmp_path, capsys):
 
 
 def test_the_plain_loop_trains_the_same_network():
-    table = data.make_by_rule()
+    table = data.make_synthetic()
     n_features = table.graphs[0][1].shape[1]
     torch.manual_seed(0)
     theirs = timing.PlainGIN(n_features, 2, d_hidden=8).eval()
@@ -243,26 +242,26 @@ def test_the_plain_loop_trains_the_same_network():
 def test_times_are_measured_and_judged(tmp_path, capsys):
     assert command.main(["--timing", "2", "--output", str(tmp_path)]) == 0
     found = json.loads((tmp_path / timing.FILE).read_text())
-    times = found["seconds"]["made-by-rule"]
+    times = found["seconds"]["synthetic"]
     assert {name: len(values) for name, values in times.items()} == dict.fromkeys(
         ["plain loop", "ERM", "Mixup", "MixupE"], 2
     )
     printed = capsys.readouterr().out
     assert "At most" in printed
     assert "held" in printed or "missed" in printed
-    found["seconds"]["made-by-rule"] = {
+    found["seconds"]["synthetic"] = {
         "plain loop": [1.0],
         "ERM": [2.0],
         "Mixup": [1.0],
         "MixupE": [1.2],
     }
     timing.write(found, tmp_path / timing.FILE)
-    steps, epochs = timing.sheets_of(tmp_path / timing.FILE)
+    steps, epochs = timing.tables_of(tmp_path / timing.FILE)
     assert [cell.text for cell in steps.rows[0]][2:] == ["1.20 (no spread)", "1.30", "held"]
     assert epochs.rows[0][-1].text == "missed"
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="needs the real sets of graphs")
+@pytest.mark.skipif(not REAL.is_dir(), reason="needs the real graph datasets")
 def test_a_real_set_runs(tmp_path):
     options = [
         "--data",
@@ -275,7 +274,7 @@ def test_a_real_set_runs(tmp_path):
         "honest",
     ]
     assert command.main([*FAST, "--output", str(tmp_path), *options]) == 0
-    rows = read_rows(tmp_path / "rows.csv", GRAPHS)
+    rows = read_rows(tmp_path / "rows.csv", SCHEMA)
     assert (rows["n_train"] + rows["n_valid"] + rows["n_test"]).tolist() == [188, 188]
 
 
@@ -288,12 +287,12 @@ def test_the_committed_report_and_page_are_those_of_the_committed_rows(tmp_path)
     before = (tmp_path / "report.md").read_text()
     report.make_report(tmp_path)
     assert (tmp_path / "report.md").read_text() == before
-    tables = "\n\n".join(map(report.as_markdown, report.sheets_of(RESULTS)[0]))
-    assert page.block_of(report.PAGE.read_text(), report.NAME) == tables
+    tables = "\n\n".join(map(report.as_markdown, report.tables_of(RESULTS)[0]))
+    assert block_of(report.PAGE.read_text(), "graphs") == tables
 
 
-def test_the_committed_rows_have_ten_whole_folds_of_mutag_and_ptc_in_both_protocols():
-    rows = read_rows(RESULTS / "rows.csv", GRAPHS)
+def test_the_committed_rows_have_ten_complete_folds_of_mutag_and_ptc_in_both_protocols():
+    rows = read_rows(RESULTS / "rows.csv", SCHEMA)
     assert not rows["error"].any()
     for name in ("MUTAG", "PTC"):
         for protocol in data.PROTOCOLS:

@@ -11,35 +11,33 @@ import torch
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from benchmarks import ablation, deformations, images, speech
-from benchmarks._signals import paper, timing
-from benchmarks._signals.data import (
-    Signals,
-    load_digits_as_pictures,
+from benchmarks import images, speech
+from benchmarks._harness.docs_tables import block_of
+from benchmarks._harness.paired_timing import ratio_of
+from benchmarks._harness.results_file import read_rows
+from benchmarks._vision_speech import report, timing
+from benchmarks._vision_speech.data import (
+    Dataset,
+    load_audio,
+    load_digit_images,
+    load_images,
     load_npz,
-    load_pictures,
-    load_sounds,
     make_tones,
 )
-from benchmarks._signals.deforming import COLUMNS as DEFORMED
-from benchmarks._signals.deforming import DEFORMATIONS, accuracies, as_bytes, deform
-from benchmarks._signals.fits import Fit, Study, config_of, run_fit
-from benchmarks._signals.networks import network_of, networks_of
-from benchmarks._signals.options import make_parser, resolve
-from benchmarks._signals.rows import KEY, SIGNALS
-from benchmarks._signals.sections import sections_of
-from benchmarks._signals.tables import (
+from benchmarks._vision_speech.deformations import COLUMNS as DEFORMED
+from benchmarks._vision_speech.deformations import DEFORMATIONS, accuracies, as_bytes, deform
+from benchmarks._vision_speech.fits import KEY, SCHEMA, Fit, Study, config_of, run_fit
+from benchmarks._vision_speech.networks import network_of, networks_of
+from benchmarks._vision_speech.options import RESULTS, resolve
+from benchmarks._vision_speech.report import (
     CELLS,
-    ablation_sheet,
-    deformations_sheet,
-    eta_sheet,
-    methods_sheet,
-    paper_sheet,
+    ablation_table,
+    deformations_table,
+    eta_table,
+    methods_table,
+    paper_table,
+    sections_of,
 )
-from benchmarks._speed.timing import ratio_of
-from benchmarks._tabular.command import INTERRUPTED, end_in_order
-from benchmarks._tabular.rows import key_of, read_rows
-from benchmarks._tabular.workers import LostWorkersError, Workers, _run
 from mixupe_sklearn.modules import NAMED
 from mixupe_sklearn.recipes import recipe
 
@@ -52,7 +50,7 @@ def run_command(command, *arguments):
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory):
+def image_file(tmp_path_factory):
     """A file of a few digits."""
     X, y = load_digits(n_class=3, return_X_y=True)
     X = (X * 15).astype(np.uint8).reshape(-1, 8, 8, 1)
@@ -62,17 +60,17 @@ def pictures(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def run(pictures, tmp_path_factory):
+def run(image_file, tmp_path_factory):
     """A benchmark of images that was run: its options, and its folder."""
     folder = tmp_path_factory.mktemp("images")
-    given = ["--data", pictures, "--networks", TINY, "--seeds", "2", "--epochs", "1"]
+    given = ["--data", image_file, "--networks", TINY, "--seeds", "2", "--epochs", "1"]
     given += ["--batch-size", "50", "--jobs", "1", "--quiet", "--output", folder]
     assert run_command(images, *given) == 0
     return given, folder
 
 
 def rows_in(folder):
-    return read_rows(folder / "rows.csv", SIGNALS)
+    return read_rows(folder / "rows.csv", SCHEMA)
 
 
 def cells_of(line):
@@ -84,7 +82,7 @@ def lines_with(text, start):
 
 
 def hand_made(**columns):
-    """Rows of two networks, four cells and a quarter, by two seeds; figures tell who they are of."""
+    """Rows of two networks, four cells and a quarter, by two seeds; figures identify them."""
     found = []
     methods = [("erm", None), ("mixup", None), ("erm+penalty", 1.0), ("mixupe", 1.0)]
     methods += [("mixupe", 0.25), ("manifold-mixup", None)]
@@ -104,8 +102,8 @@ def hand_made(**columns):
             **{"fit_seconds": 5.0, "error": "", "versions": "torch 2", "commit": "c", "run": "now"},
         }
         found.append(row | dict.fromkeys(DEFORMED, 50.0 + number))
-    rows = pd.DataFrame(found, columns=list(SIGNALS.columns))
-    rows[SIGNALS.numbers] = rows[SIGNALS.numbers].apply(pd.to_numeric)
+    rows = pd.DataFrame(found, columns=list(SCHEMA.columns))
+    rows[SCHEMA.numbers] = rows[SCHEMA.numbers].apply(pd.to_numeric)
     return rows.assign(**columns)
 
 
@@ -124,32 +122,32 @@ def texts(sheet):
 # --- data -----------------------------------------------------------------------------------------
 
 
-def test_digits_are_pictures_of_bytes():
-    digits = load_digits_as_pictures()
+def test_digits_are_image_file_of_bytes():
+    digits = load_digit_images()
     assert digits.X.shape == (1797, 8, 8, 1)
     assert digits.X.dtype == np.uint8
     assert digits.X.max() == 255
-    X_train, y_train, X_test, y_test = digits.parts(seed=3)
+    X_train, y_train, X_test, y_test = digits.split(seed=3)
     np.testing.assert_array_equal(np.concatenate([X_train, X_test]), digits.X)
     np.testing.assert_array_equal(np.concatenate([y_train, y_test]), digits.y)
 
 
-def test_a_file_of_arrays_keeps_its_split(pictures):
-    found = load_pictures(pictures, None)
-    with np.load(pictures) as file:
-        np.testing.assert_array_equal(found.parts(0).X_test, file["x_test"])
-        np.testing.assert_array_equal(found.parts(1).y_train, file["y_train"])
+def test_a_file_of_arrays_keeps_its_split(image_file):
+    found = load_images(image_file, None)
+    with np.load(image_file) as file:
+        np.testing.assert_array_equal(found.split(0).X_test, file["x_test"])
+        np.testing.assert_array_equal(found.split(1).y_train, file["y_train"])
     assert found.name == "few"
 
 
-def test_a_folder_of_pictures_is_trained_on_and_deformed(tmp_path):
+def test_a_folder_of_image_file_is_trained_on_and_deformed(tmp_path):
     rng = np.random.default_rng(0)
     for part, word, number in itertools.product(("train", "test"), ("dark", "light"), range(3)):
         path = tmp_path / "shades" / part / word / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         low = 0 if word == "dark" else 200
         Image.fromarray(rng.integers(low, low + 50, (8, 8, 3), dtype=np.uint8)).save(path)
-    table = load_pictures(tmp_path / "shades", "folder")
+    table = load_images(tmp_path / "shades", "folder")
     assert (table.name, table.n_train, len(table.X)) == ("shades", 6, 12)
     config = config_of("mixup", alpha=1.0, eta=0.001)
     (row,) = run_fit(Fit(table, 0, network_of(TINY), config, {"max_epochs": 1, "batch_size": 3}))
@@ -157,7 +155,7 @@ def test_a_folder_of_pictures_is_trained_on_and_deformed(tmp_path):
     assert set(DEFORMED) <= set(row)
 
 
-def test_a_fingerprint_tells_rows_classes_and_splits_apart(tmp_path):
+def test_the_fingerprint_depends_on_samples_classes_and_split(tmp_path):
     X, y = np.zeros((4, 2, 2, 1), np.uint8), np.arange(4) % 2
     changed = X.copy()
     changed[3, 0, 0, 0] = 1
@@ -165,13 +163,13 @@ def test_a_fingerprint_tells_rows_classes_and_splits_apart(tmp_path):
     for size, path in enumerate(files):
         path.write_bytes(b"x" * size)
     made = [
-        *(Signals("x", "image", X, y, 2), Signals("x", "image", changed, y, 2)),
-        *(Signals("x", "image", X, 1 - y, 2), Signals("x", "image", X, y, 3)),
-        *(Signals("x", "image", X.reshape(4, 1, 4, 1), y, 2),),
-        *(Signals("x", "image", files, y[:2], 1), Signals("x", "image", files[::-1], y[:2], 1)),
+        *(Dataset("x", "image", X, y, 2), Dataset("x", "image", changed, y, 2)),
+        *(Dataset("x", "image", X, 1 - y, 2), Dataset("x", "image", X, y, 3)),
+        *(Dataset("x", "image", X.reshape(4, 1, 4, 1), y, 2),),
+        *(Dataset("x", "image", files, y[:2], 1), Dataset("x", "image", files[::-1], y[:2], 1)),
     ]
     assert len({one.fingerprint for one in made}) == len(made)
-    assert Signals("y", "image", X.copy(), y.copy(), 2).fingerprint == made[0].fingerprint
+    assert Dataset("y", "image", X.copy(), y.copy(), 2).fingerprint == made[0].fingerprint
 
 
 def test_tones_are_split_by_voice_anew_for_each_seed():
@@ -179,31 +177,32 @@ def test_tones_are_split_by_voice_anew_for_each_seed():
     assert np.abs(tones.X).max() <= 1
     sides = []
     for seed in range(2):
-        X_train, y_train, X_test, y_test = tones.parts(seed)
+        X_train, y_train, X_test, y_test = tones.split(seed)
         assert len(X_train) + len(X_test) == len(tones.y)
         voices = {
-            wave.tobytes(): voice for wave, voice in zip(tones.X, tones.speakers, strict=True)
+            waveform.tobytes(): voice
+            for waveform, voice in zip(tones.X, tones.speakers, strict=True)
         }
-        train, test = ({voices[wave.tobytes()] for wave in X} for X in (X_train, X_test))
+        train, test = ({voices[waveform.tobytes()] for waveform in X} for X in (X_train, X_test))
         assert not train & test
         assert set(y_train) == set(y_test) == {"fall", "rise", "stay"}
         sides.append(test)
     assert sides[0] != sides[1]
 
 
-def test_files_of_sounds_are_found_and_split_by_speaker(tmp_path):
+def test_files_of_audio_are_found_and_split_by_speaker(tmp_path):
     for word, number in itertools.product(("no", "yes"), range(4)):
         path = tmp_path / word / f"0000000{number}_nohash_0.wav"
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"")
-    found = load_sounds(tmp_path)
-    parts = found.parts(0)
+    found = load_audio(tmp_path)
+    parts = found.split(0)
     assert sorted([*parts.X_train, *parts.X_test]) == sorted(found.X)
     assert all(word in path for word, path in zip(parts.y_test, parts.X_test, strict=True))
 
 
 def save_arrays(path, n_labels=40, width=8):
-    """Arrays of 60 pictures and labels, which need not fit together."""
+    """Arrays of 60 image_file and labels, which need not fit together."""
     labels = np.arange(60) % 2
     arrays = {"x_train": np.zeros((40, 8, 8)), "x_test": np.zeros((20, 8, width))}
     np.savez(path, y_train=labels[:n_labels], y_test=labels[n_labels:], **arrays)
@@ -214,12 +213,12 @@ def save_arrays(path, n_labels=40, width=8):
     [
         (lambda path: np.savez(path, x_train=[1]), "without y_train, x_test, y_test"),
         (lambda path: path.write_bytes(b"PK nothing"), "expected a readable .npz file"),
-        (lambda path: save_arrays(path, n_labels=30), "expected a label for each picture"),
-        (lambda path: save_arrays(path, width=9), "and pictures of one shape"),
+        (lambda path: save_arrays(path, n_labels=30), "expected a label for each image"),
+        (lambda path: save_arrays(path, width=9), "and images of one shape"),
     ],
     ids=["arrays missing", "no npz", "labels of others", "two sizes"],
 )
-def test_a_file_that_is_no_data_set_is_refused(tmp_path, make, message):
+def test_a_file_that_is_no_dataset_is_refused(tmp_path, make, message):
     make(tmp_path / "x.npz")
     with pytest.raises((ValueError, OSError), match=message):
         load_npz(tmp_path / "x.npz")
@@ -234,12 +233,12 @@ def noise(n=3):
 
 
 @pytest.mark.parametrize("name", DEFORMATIONS)
-def test_a_deformation_is_drawn_once_and_for_all(name):
+def test_a_deformation_is_always_the_same(name):
     X = noise()
     first = deform(X, name)
     assert (first.shape, first.dtype) == (X.shape, torch.uint8)
     assert torch.equal(deform(X, name), first)
-    # A picture's deformation does not depend on how many come after it.
+    # A image's deformation does not depend on how many come after it.
     assert torch.equal(deform(X[:2], name), first[:2])
     assert (first != X).any()
 
@@ -247,7 +246,7 @@ def test_a_deformation_is_drawn_once_and_for_all(name):
 def test_large_sets_are_deformed_like_small_ones(monkeypatch):
     X = noise(7)
     whole = deform(X, "rotation_40")
-    monkeypatch.setattr("benchmarks._signals.deforming.BLOCK", 3)
+    monkeypatch.setattr("benchmarks._vision_speech.deformations.BLOCK", 3)
     assert torch.equal(deform(X, "rotation_40"), whole)
 
 
@@ -261,7 +260,7 @@ def test_a_zoom_below_one_shows_the_middle_and_one_above_a_black_rim():
 
 
 class Bright:
-    """Says whether a picture's mean is above a quarter of white."""
+    """Predicts whether the mean of an image is above a quarter of white."""
 
     image_size, shape_in_ = None, (3, 12, 12)
 
@@ -269,20 +268,20 @@ class Bright:
         return (X.float().mean(dim=(1, 2, 3)) > 64).numpy().astype(int)
 
 
-def test_accuracy_is_that_of_the_deformed_pictures():
+def test_accuracy_is_that_of_the_deformed_image_file():
     X, y = torch.full((3, 3, 12, 12), 90, dtype=torch.uint8), np.array([1, 1, 0])
     found = accuracies(Bright(), X, y)
-    assert list(found) == list(DEFORMED) == list(paper.DEFORMED)
+    assert list(found) == list(DEFORMED) == list(report.PAPER_DEFORMED)
     # The inner part is as bright; with a black rim, 90 falls to about 90 / 1.4 ** 2 = 46.
     assert found["accuracy_zoom_60"] == pytest.approx(200 / 3)
     assert found["accuracy_zoom_140"] == pytest.approx(100 / 3)
 
 
-def test_pictures_of_any_kind_are_deformed_alike(tmp_path, monkeypatch):
+def test_image_file_of_any_kind_are_deformed_alike(tmp_path, monkeypatch):
     pixels, y = noise().permute(0, 2, 3, 1).numpy(), np.array([1, 1, 0])
     paths = [tmp_path / f"{number}.png" for number in range(len(pixels))]
-    for path, picture in zip(paths, pixels, strict=True):
-        Image.fromarray(picture).save(path)
+    for path, image in zip(paths, pixels, strict=True):
+        Image.fromarray(image).save(path)
     kinds = (pixels, pixels / 255, paths)
     found = [as_bytes(kind, Bright()) for kind in kinds]
     assert all(torch.equal(one, noise()) for one in found)
@@ -317,16 +316,16 @@ def test_a_recipe_is_a_network_with_its_training():
     assert network.module == "preactresnet50"
     assert network.module_params == {"width": 8, "blocks": (1, 1, 1, 1)}
     config = config_of("mixup", alpha=1.0, eta=0.1)
-    fit = Fit(load_digits_as_pictures(), 0, network, config, {"max_epochs": 3, "device": "cpu"})
+    fit = Fit(load_digit_images(), 0, network, config, {"max_epochs": 3, "device": "cpu"})
     assert fit.make().max_epochs == trial.max_epochs
-    told = json.loads(fit.identity["params"])["callbacks"]
-    assert told[0]["callback"] == "LRScheduler"
-    assert told[0]["milestones"] == trial.callbacks[0].milestones
+    recorded = json.loads(fit.identity["params"])["callbacks"]
+    assert recorded[0]["callback"] == "LRScheduler"
+    assert recorded[0]["milestones"] == trial.callbacks[0].milestones
     assert fit.identity == fit.identity
 
 
 def resolved(*arguments):
-    options = make_parser("images", "image", "", "").parse_args(arguments)
+    options = images.parser().parse_args(arguments)
     resolve(options)
     return options
 
@@ -374,12 +373,12 @@ def test_methods_have_the_numbers_that_they_read():
 def test_where_training_reads_spectrograms_from_makes_no_other_fit():
     network, config = network_of("lenet"), config_of("mixup", alpha=1.0, eta=0.1)
     keys = {
-        key_of(Fit(make_tones(), 0, network, config, training).identity, SIGNALS)
+        SCHEMA.key_of(Fit(make_tones(), 0, network, config, training).identity)
         for training in ({}, {"cache": "here"}, {"cache": "there"})
     }
     assert len(keys) == 1
     other = Fit(make_tones(), 0, network, config, {"max_epochs": 3}).identity
-    assert key_of(other, SIGNALS) not in keys
+    assert SCHEMA.key_of(other) not in keys
 
 
 # --- runs -----------------------------------------------------------------------------------------
@@ -404,24 +403,17 @@ def test_every_fit_is_a_row(run):
     assert rows["versions"].str.contains("torch").all()
 
 
-def test_a_row_can_be_made_again_from_what_it_says(run, pictures):
+def test_a_row_can_be_made_again_from_what_it_says(run, image_file):
     _, folder = run
     row = rows_in(folder).query("penalty_fraction == 0.25 and seed == 1").iloc[0]
     training = json.loads(row["params"])
     for name in ("module", "module_params"):
         training.pop(name)
     config = config_of("mixupe", alpha=1.0, eta=0.001, penalty_fraction=0.25)
-    fit = Fit(load_pictures(pictures, None), int(row["seed"]), network_of(TINY), config, training)
+    fit = Fit(load_images(image_file, None), int(row["seed"]), network_of(TINY), config, training)
     (again,) = run_fit(fit)
     for name in (*KEY, "test_error", "test_log_loss", *DEFORMED):
         assert again[name] == row[name], name
-
-
-def test_a_finished_benchmark_has_nothing_left_to_do(run, capsys):
-    given, folder = run
-    before = (folder / "rows.csv").read_bytes()
-    assert run_command(images, *given) == 0
-    assert (folder / "rows.csv").read_bytes() == before
 
 
 def test_ablation_and_deformations_make_only_what_images_has_not(run, tmp_path, capsys):
@@ -429,14 +421,14 @@ def test_ablation_and_deformations_make_only_what_images_has_not(run, tmp_path, 
     folder = shutil.copytree(done, tmp_path / "again")
     given = [*given[:-1], folder]
     before = (folder / "rows.csv").read_text()
-    assert run_command(ablation, *given, "--etas", "0.001", "0.1") == 0
-    assert run_command(deformations, *given) == 0
+    assert run_command(images, *given, "--ablation", "--etas", "0.001", "0.1") == 0
+    assert run_command(images, *given, "--deformations") == 0
     text = (folder / "rows.csv").read_text()
     assert text.startswith(before)
     rows = rows_in(folder)
     added = rows.iloc[len(before.splitlines()) - 1 :]
-    told = list(zip(added["method"], added["alpha"], added["eta"].fillna(0), strict=True))
-    assert told == [("mixupe", 1.0, 0.1)] * 2 + [("manifold-mixup", 2.0, 0.0)] * 2
+    methods = list(zip(added["method"], added["alpha"], added["eta"].fillna(0), strict=True))
+    assert methods == [("mixupe", 1.0, 0.1)] * 2 + [("manifold-mixup", 2.0, 0.0)] * 2
     table = (folder / "ablation.md").read_text()
     for eta in (0.001, 0.1):
         errors = rows.query(f"method == 'mixupe' and eta == {eta} and penalty_fraction == 1")
@@ -464,7 +456,7 @@ def test_the_report_says_what_the_rows_say(run, capsys):
     assert "compare methods within one run" in printed
 
 
-def test_digits_are_run_without_a_word_on_data(tmp_path, capsys):
+def test_digits_are_run_without_data_options(tmp_path, capsys):
     options = ["--networks", "preactresnet18(width=2, blocks=(1, 1))", "--methods", "erm"]
     options += ["--seeds", "1", "--epochs", "1", "--jobs", "1", "--quiet", "--output", tmp_path]
     assert run_command(images, *options) == 0
@@ -474,7 +466,7 @@ def test_digits_are_run_without_a_word_on_data(tmp_path, capsys):
     assert row["test_error"] < 85
 
 
-def test_sounds_are_run_without_a_word_on_data(tmp_path, capsys):
+def test_audio_are_run_without_data_options(tmp_path, capsys):
     network = "lenet(channels=(2, 2), d_hidden=(8,))"
     options = ["--networks", network, "--seeds", "1", "--epochs", "2", "--jobs", "1", "--quiet"]
     options += ["--methods", "mixup", "mixupe", "--output", tmp_path, "--cache", tmp_path / "kept"]
@@ -492,25 +484,8 @@ def test_sounds_are_run_without_a_word_on_data(tmp_path, capsys):
     assert lines_with(page, "lenet")[0][1] == "Mixup"
 
 
-def test_processes_read_signals_from_a_file(pictures, tmp_path):
-    table = load_pictures(pictures, None)
-    study = Study([network_of(TINY)], [config_of("erm", alpha=1, eta=1)], {"max_epochs": 1}, 1)
-    sent = []
-
-    def hand_out(tasks):
-        for job, cost in tasks:
-            sent.append(job)
-            yield _run(study.run_job, job, cost, owner=0)
-
-    jobs = study.open_jobs(table, set())
-    ((_, (row,)),) = list(Workers(hand_out, tmp_path).run(jobs))
-    assert sent[0].table == tmp_path / table.fingerprint
-    assert row["error"] == ""
-    assert row["data"] == table.fingerprint
-
-
-def test_a_fit_that_fails_says_why_and_the_others_go_on(pictures, tmp_path, capsys):
-    given = ["--data", pictures, "--networks", "vgg11(width=2)", TINY, "--methods", "erm"]
+def test_a_fit_that_fails_says_why_and_the_others_go_on(image_file, tmp_path, capsys):
+    given = ["--data", image_file, "--networks", "vgg11(width=2)", TINY, "--methods", "erm"]
     given += ["--seeds", "1", "--epochs", "1", "--jobs", "1", "--quiet", "--output", tmp_path]
     assert run_command(images, *given) == 0
     rows = rows_in(tmp_path)
@@ -523,53 +498,28 @@ def test_a_fit_that_fails_says_why_and_the_others_go_on(pictures, tmp_path, caps
     ("options", "message"),
     [
         (["--layout", "svhn"], "Got --layout svhn, but expected it with --data only."),
-        (["--data", "nowhere.npz"], "Got --data nowhere.npz, but expected a file or folder"),
+        (
+            ["--data", "nowhere.npz"],
+            "Got --data nowhere.npz, but expected an existing file or folder",
+        ),
         (["--data", "."], "without --layout, but expected one of cifar10, cifar100"),
         (["--networks", "resnet1001"], "Got network 'resnet1001', but expected one of"),
         (["--report-only"], "Got no rows in"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_options_are_told_in_one_sentence(options, message, tmp_path, capsys):
+def test_wrong_options_are_errors_of_one_line(options, message, tmp_path, capsys):
     assert run_command(images, *options, "--output", tmp_path, "--quiet") == 2
-    told = capsys.readouterr().err
-    assert message in told
-    assert len(told.splitlines()) == 1
-
-
-@pytest.mark.parametrize("command", [images, speech, ablation, deformations])
-def test_help_tells_what_can_be_asked_for(command, capsys):
-    with pytest.raises(SystemExit) as end:
-        run_command(command, "--help")
-    assert end.value.code == 0
-    told = capsys.readouterr().out
-    for option in ("--data", "--networks", "--seeds", "--epochs", "--jobs", "--report-only"):
-        assert option in told
-
-
-@pytest.mark.parametrize(
-    ("error", "status", "told"),
-    [
-        (KeyboardInterrupt(), 130, INTERRUPTED),
-        (LostWorkersError("gone"), 1, "Error: gone"),
-        (ValueError("wrong"), 2, "Error: wrong"),
-        (OSError("full"), 2, "Error: full"),
-    ],
-    ids=["interrupt", "lost workers", "wrong option", "disk"],
-)
-def test_a_command_ends_in_order(error, status, told, capsys):
-    def work():
-        raise error
-
-    assert end_in_order(work) == status
-    assert capsys.readouterr().err.strip() == told
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.splitlines()) == 1
 
 
 # --- reports --------------------------------------------------------------------------------------
 
 
-def test_methods_are_told_with_deviations_and_against_mixup():
-    found = texts(methods_sheet(section_of(hand_made())))
+def test_methods_have_deviations_and_differences_from_mixup():
+    found = texts(methods_table(section_of(hand_made())))
     assert [line[:2] for line in found[:6]] == [
         *(["small", "ERM"], ["small", "ERM + penalty"], ["small", "Mixup"]),
         *(["small", "Manifold Mixup"], ["small", "MixupE"]),
@@ -578,7 +528,7 @@ def test_methods_are_told_with_deviations_and_against_mixup():
     erm, mixupe = found[0], found[4]
     assert erm[2:7] == ["", "", "2", "0.50 ± 0.71", "-1.00"]
     assert mixupe[2:7] == ["1", "0.001", "2", "3.50 ± 0.71", "+2.00"]
-    is_best = [row[5].is_best for row in methods_sheet(section_of(hand_made())).rows]
+    is_best = [row[5].is_best for row in methods_table(section_of(hand_made())).rows]
     assert is_best == [True, *[False] * 5] * 2
 
 
@@ -586,24 +536,24 @@ def test_mixup_of_the_same_alpha_is_compared_with():
     rows = hand_made()
     other = rows[rows["method"].isin(["mixup", "mixupe"])].assign(alpha=0.2)
     other["test_error"] += np.where(other["method"] == "mixupe", 30, 20)
-    found = texts(methods_sheet(section_of(pd.concat([rows, other]))))
-    told = {(line[1], line[2]): line[6] for line in found if line[0] == "small"}
-    assert told["MixupE", "1"] == "+2.00"
-    assert told["MixupE", "0.2"] == "+12.00"
-    assert told["Manifold Mixup", "2"] == f"{5 - (1 + 21) / 2:+.2f}"
+    found = texts(methods_table(section_of(pd.concat([rows, other]))))
+    differences = {(line[1], line[2]): line[6] for line in found if line[0] == "small"}
+    assert differences["MixupE", "1"] == "+2.00"
+    assert differences["MixupE", "0.2"] == "+12.00"
+    assert differences["Manifold Mixup", "2"] == f"{5 - (1 + 21) / 2:+.2f}"
 
 
-def test_ratios_of_a_round_are_told_with_their_bounds_whether_held_or_missed():
+def test_ratios_have_their_bounds_and_verdicts():
     times = {"Mixup": [1.0, 10.0, 2.0], "MixupE": [1.8, 18.0, 3.6]}
     times["MixupE, 25 % penalised"] = [1.5, 15.0, 2.6]
     about = {"dataset": "few", "n_rows": 100}
-    found = texts(timing.sheet_of(about | {"seconds": {"small": times}}))
+    found = texts(timing.table_of(about | {"seconds": {"small": times}}))
     same = ["3", "1.80 (no spread)", "2.00", "held"]
     assert found[0] == ["small", "MixupE", "3.60", "2.00", *same]
     assert found[1][-3:] == ["1.50 (1.40 to 1.50)", "1.35", "missed"]
 
 
-def test_epochs_are_timed_in_turns_and_told_by_the_report(run, tmp_path, capsys):
+def test_epochs_are_timed_in_turns_and_reported(run, tmp_path, capsys):
     given, folder = run
     shutil.copytree(folder, tmp_path / "copy")
     given = [*given[:-1], tmp_path / "copy"]
@@ -619,7 +569,7 @@ def test_epochs_are_timed_in_turns_and_told_by_the_report(run, tmp_path, capsys)
 
 
 def test_the_ablation_has_four_cells_beside_the_papers():
-    found = texts(ablation_sheet(section_of(hand_made()), CONFIGS))
+    found = texts(ablation_table(section_of(hand_made()), CONFIGS))
     assert found == [
         ["ERM", "0.50 ± 0.71", "10.50 ± 0.71", "24.68"],
         ["Mixup", "1.50 ± 0.71", "11.50 ± 0.71", "23.03"],
@@ -634,14 +584,14 @@ def test_etas_are_compared_with_mixup():
     milder = rows.assign(alpha=0.2, test_error=77.0)
     section = section_of(pd.concat([rows, strong, milder]))
     etas = [config_of("mixupe", alpha=1.0, eta=eta) for eta in (0.1, 0.001)]
-    found = texts(eta_sheet(section, config_of("mixup", alpha=1.0, eta=0), etas))
+    found = texts(eta_table(section, config_of("mixup", alpha=1.0, eta=0), etas))
     assert found == [
         ["Mixup", "1.50 ± 0.71", "11.50 ± 0.71", "23.03"],
         ["MixupE, eta 0.001", "3.50 ± 0.71", "13.50 ± 0.71", "20.84"],
         ["MixupE, eta 0.1", "9.00 ± 0.00", "9.00 ± 0.00", "20.87"],
     ]
     # The four cells are of one alpha and one eta.
-    cells = texts(ablation_sheet(section, CONFIGS))
+    cells = texts(ablation_table(section, CONFIGS))
     assert cells[2][1:3] == ["2.50 ± 0.71", "12.50 ± 0.71"]
     assert cells[3][1:3] == ["3.50 ± 0.71", "13.50 ± 0.71"]
 
@@ -649,17 +599,17 @@ def test_etas_are_compared_with_mixup():
 def test_a_table_without_rows_is_none():
     section = section_of(hand_made())
     others = [config_of(name, alpha=9.0, eta=9.0) for name in ("mixup", "mixupe")]
-    assert ablation_sheet(section, others) is None
-    assert deformations_sheet(section, "small", others) is None
+    assert ablation_table(section, others) is None
+    assert deformations_table(section, "small", others) is None
 
 
-def test_deformations_are_told_beside_the_papers():
+def test_deformations_stand_beside_the_papers():
     configs = [
         config_of("mixup", alpha=1.0, eta=0.001),
         config_of("manifold-mixup", alpha=2.0, eta=0.001),
         config_of("mixupe", alpha=1.0, eta=0.001),
     ]
-    sheet = deformations_sheet(section_of(hand_made()), "small", configs)
+    sheet = deformations_table(section_of(hand_made()), "small", configs)
     assert [column.head for column in sheet.columns[1:4]] == [
         *("Mixup, alpha 1", "Manifold Mixup, alpha 2", "MixupE, alpha 1"),
     ]
@@ -673,7 +623,7 @@ def test_deformations_are_told_beside_the_papers():
     assert [cell.is_best for cell in sheet.rows[1][1:4]] == [False, True, False]
 
 
-def test_rows_of_other_data_and_other_training_are_not_thrown_together():
+def test_rows_of_other_data_and_other_training_are_separate():
     rows = hand_made()
     longer = json.dumps({"module": "small", "module_params": None, "max_epochs": 9})
     every = [
@@ -686,7 +636,7 @@ def test_rows_of_other_data_and_other_training_are_not_thrown_together():
     assert [section.training["max_epochs"] for section in found] == [3, 3, 9]
 
 
-def test_networks_of_one_name_that_were_set_up_differently_are_told_apart():
+def test_networks_of_one_name_with_different_parameters_get_different_names():
     rows = hand_made()
     wider = json.dumps({"module": "small", "module_params": {"width": 9}, "max_epochs": 3})
     other = rows[rows["network"] == "small"].assign(params=wider)
@@ -701,18 +651,36 @@ def test_failed_fits_are_in_no_table():
     assert section_of(rows).n_seeds == 1
 
 
-def test_the_papers_table_is_that_of_the_data_set():
-    assert texts(paper_sheet("cifar10_subset"))[0] == [
+def test_the_papers_table_is_that_of_the_dataset():
+    assert texts(paper_table("cifar10_subset"))[0] == [
         *("preactresnet50", "4.71 ± 0.06", "4.53 ± 0.04", "3.53 ± 0.05"),
     ]
-    assert texts(paper_sheet("cifar100"))[0][1] == "24.68 ± 0.35"
-    assert texts(paper_sheet("speech-commands"))[0][0] == "lenet"
-    assert paper_sheet("digits") is None
+    assert texts(paper_table("cifar100"))[0][1] == "24.68 ± 0.35"
+    assert texts(paper_table("speech-commands"))[0][0] == "lenet"
+    assert paper_table("digits") is None
 
 
 def test_the_papers_ablation_agrees_with_its_tables():
-    errors = paper.errors_on("cifar100")["preactresnet50"]
+    errors = report.paper_errors("cifar100")["preactresnet50"]
     assert {name: errors[name][0] for name in errors} == {
-        name: paper.ABLATION[name] for name in paper.METHODS
+        name: report.PAPER_ABLATION[name] for name in report.PAPER_METHODS
     }
-    assert min(paper.BY_ETA.values()) == paper.ABLATION["mixupe"]
+    assert min(report.PAPER_BY_ETA.values()) == report.PAPER_ABLATION["mixupe"]
+
+
+@pytest.mark.parametrize("flags", [[], ["--ablation"], ["--deformations"]], ids=str)
+def test_the_committed_reports_of_images_are_those_of_the_committed_rows(flags, tmp_path):
+    options = resolved("--data", "x", *flags)
+    check_committed(images.report_of(options), "images", tmp_path)
+
+
+def test_the_committed_report_of_speech_is_that_of_the_committed_rows(tmp_path):
+    check_committed(speech.REPORT, "speech", tmp_path)
+
+
+def check_committed(made, name, tmp_path):
+    folder = shutil.copytree(RESULTS / name, tmp_path / name)
+    report.make_report(made, folder)
+    assert (folder / made.file).read_text() == (RESULTS / name / made.file).read_text()
+    page = (report.PAGES / f"{name}.md").read_text()
+    assert block_of(page, made.name) == report.tables_of(made, folder)

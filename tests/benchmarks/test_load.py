@@ -13,16 +13,15 @@ import torch
 from paper import paper_classifier
 from scipy.io import wavfile
 
-from benchmarks import load
-from benchmarks._load import calls, tables
-from benchmarks._load.calls import MOST_GROWTH
-from benchmarks._load.page import checks_list, fill, load_table
+from benchmarks.reliability import load
+from benchmarks.reliability.load import MOST_GROWTH, checks_list, fill, load_table
 from mixupe_sklearn import preset
-from mixupe_sklearn._audio import files as sound_files
+from mixupe_sklearn._audio import files as audio_files
 from mixupe_sklearn._data import rows as _inputs
 from mixupe_sklearn._estimators import ensemble as _members
-from mixupe_sklearn._net import inference as _predicting
-from mixupe_sklearn._net.inference import forward_all
+from mixupe_sklearn._net import net as _net
+from mixupe_sklearn._net.net import forward_all
+from mixupe_sklearn._training import early_stopping as _stopping
 
 # What a prediction may change beside its answer: nothing.
 
@@ -44,13 +43,13 @@ def test_the_first_predictions_after_fit_may_come_all_at_once(iris):
     X, y = iris
     fitted = paper_classifier(module=make_slow, max_epochs=1, random_state=0).fit(X, y)
     alone = copy.deepcopy(fitted)
-    for found in calls.at_once(fitted.predict_proba, [X] * calls.N_THREADS):
+    for found in load.call_in_threads(fitted.predict_proba, [X] * load.N_THREADS):
         assert np.array_equal(found, alone.predict_proba(X))
     buffers = [dict(one.net_.module_.named_buffers()) for one in (fitted, alone)]
     assert all(torch.equal(value, buffers[1][name]) for name, value in buffers[0].items())
 
 
-def test_sound_files_are_read_in_threads_without_taking_each_others_warnings(tmp_path, monkeypatch):
+def test_audio_files_are_read_in_threads_without_sharing_warnings(tmp_path, monkeypatch):
     read = wavfile.read
 
     def read_slowly(file):
@@ -65,11 +64,11 @@ def test_sound_files_are_read_in_threads_without_taking_each_others_warnings(tmp
 
     def is_whole(path):
         try:
-            return len(sound_files.read_file(path, path.name).values) == 800
+            return len(audio_files.read_file(path, path.name).values) == 800
         except ValueError:
             return False
 
-    assert calls.at_once(is_whole, [whole, cut] * 20) == [True, False] * 20
+    assert load.call_in_threads(is_whole, [whole, cut] * 20) == [True, False] * 20
     assert warnings.filters == before
 
 
@@ -85,9 +84,9 @@ def test_no_more_logits_are_made_at_once_than_a_chunk_may_have(n_members, monkey
         seen.append(logits.numel())
         return logits
 
-    for module in (_members, _predicting):
+    for module in (_members, _net):
         monkeypatch.setattr(module, "forward_all", forward)
-    for module in (_members, _inputs):
+    for module in (_stopping, _inputs):
         monkeypatch.setattr(module, "CHUNK", n_members * n_classes * 64)
     X = np.random.default_rng(0).normal(size=(n_rows, 4))
     params = {"n_members": n_members, "early_stopping": n_members > 1, "max_epochs": 1}
@@ -128,7 +127,7 @@ def test_what_the_page_says_of_fits_and_threads_is_so_in_the_committed_rows(comm
 
 
 def test_a_page_without_marks_is_refused(committed):
-    with pytest.raises(ValueError, match="without its marks, but expected one line"):
+    with pytest.raises(ValueError, match="without the markers of 'table'"):
         fill("# Under load", committed)
 
 
@@ -141,7 +140,7 @@ def test_what_is_wrong_shows_in_the_table_and_in_the_list():
     assert checks_list(rows) == "- *fits*: fine; **wrong**: files."
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="Only Linux tells the memory of a process.")
+@pytest.mark.skipif(sys.platform != "linux", reason="Only Linux reports the memory of a process.")
 def test_sixty_fits_in_a_process_leave_no_thread_no_file_and_no_memory(tmp_path, capsys):
     path = tmp_path / "new" / "rows.csv"
     assert load.main(["--quick", "--cases", "fits", "--output", str(path)]) == 0
@@ -165,24 +164,24 @@ def wrong_in(finding):
 )
 def test_many_classes_of_few_rows_and_one_of_a_single_row(params):
     how = {"min_steps": 0, "batch_size": 50, "early_stopping": True} | params
-    assert wrong_in(tables.many_classes(300, 1_501, **how)) == []
+    assert wrong_in(load.many_classes(300, 1_501, **how)) == []
 
 
 def test_sparse_columns_are_learned_from_and_give_the_bits_of_dense_ones():
     params = preset("paper") | {"max_epochs": 5, "batch_size": 50}
-    assert wrong_in(tables.many_columns(1_000, 5_000, **params)) == []
+    assert wrong_in(load.many_columns(1_000, 5_000, **params)) == []
 
 
 def test_each_level_of_a_category_is_learned():
     params = preset("paper") | {"max_epochs": 40, "batch_size": 20}
-    assert wrong_in(tables.many_levels(400, 100, **params)) == []
+    assert wrong_in(load.many_levels(400, 100, **params)) == []
 
 
 def test_a_file_of_rows_is_not_changed():
     params = preset("paper") | {"max_epochs": 1, "batch_size": 100}
-    assert wrong_in(tables.many_rows(20_000, 10, **params)) == []
+    assert wrong_in(load.many_rows(20_000, 10, **params)) == []
 
 
-@pytest.mark.parametrize("name", ["eight members", "one network", "pipeline", "pictures"])
+@pytest.mark.parametrize("name", ["eight members", "one network", "pipeline", "images"])
 def test_threads_that_predict_at_once_get_what_each_would_get_alone(name):
-    assert wrong_in(calls.many_calls(50, [name])) == []
+    assert wrong_in(load.many_calls(50, [name])) == []

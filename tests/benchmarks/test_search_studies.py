@@ -1,4 +1,4 @@
-"""The benchmarks of the search: what they run is what they say, and what they print is in the rows."""
+"""The benchmarks of the search: what they run, and what they print is in the rows."""
 
 import numpy as np
 import pandas as pd
@@ -6,7 +6,8 @@ import pytest
 import torch
 from sklearn.model_selection import ParameterGrid
 
-from benchmarks import pruning, search_speed
+from benchmarks._speed.baselines import listing_net
+from benchmarks.studies import search
 from mixupe_sklearn import Draw, MixupELoss
 
 # The listing takes all of torch's threads.
@@ -16,11 +17,15 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 @pytest.fixture
 def problem(small_digits):
     X, y = small_digits
-    return search_speed.Problem.of(X.astype(np.float32), y, max_epochs=1, n_seeds=1, n_jobs=1)
+    return search.Problem.of(X.astype(np.float32), y, max_epochs=1, n_seeds=1, n_jobs=1)
+
+
+def make_net(problem):
+    return listing_net(problem.X.shape[1], len(np.unique(problem.y)), problem.max_epochs)
 
 
 def speed_rows(seconds):
-    """Rows of one data set, from the seconds of each round by candidate."""
+    """Rows of one dataset, from the seconds of each round by candidate."""
     return pd.DataFrame(
         {"data": "digits", "candidate": candidate, "round": number, "n_fits": 5, "seconds": value}
         for candidate, values in seconds.items()
@@ -29,7 +34,7 @@ def speed_rows(seconds):
 
 
 def pruning_rows(test_scores, n_epochs):
-    """Rows of one data set, from the test score of each seed by pruner."""
+    """Rows of one dataset, from the test score of each seed by pruner."""
     return pd.DataFrame(
         {
             "data": "digits",
@@ -47,8 +52,8 @@ def pruning_rows(test_scores, n_epochs):
 
 @pytest.mark.parametrize("n_parts", [1, 3, 9])
 def test_all_parts_together_are_the_configurations_of_the_paper(n_parts):
-    grids = [grid for part in search_speed.deal_grid(n_parts) for grid in part]
-    labels = [search_speed.label(params) for grid in grids for params in ParameterGrid(grid)]
+    grids = [grid for part in search.split_grid(n_parts) for grid in part]
+    labels = [search.label(params) for grid in grids for params in ParameterGrid(grid)]
     assert len(labels) == len(set(labels)) == 55
     assert [sum(text.startswith(f"{m} ") for text in labels) for m in ("mixupe", "mixup")] == [
         45,
@@ -58,7 +63,7 @@ def test_all_parts_together_are_the_configurations_of_the_paper(n_parts):
 
 @pytest.mark.parametrize(("method", "eta"), [("mixupe", 0.5), ("mixup", 0.0)])
 def test_a_step_of_the_listing_net_has_the_loss_and_gradient_of_ours(problem, method, eta):
-    net = search_speed.listing_net(problem)
+    net = make_net(problem)
     net.set_params(method=method, alpha=0.7, eta=0.5, n_loaders=1)
     net.initialize()
     X, y = torch.as_tensor(problem.X[:50]), torch.as_tensor(problem.y[:50])
@@ -75,14 +80,14 @@ def test_a_step_of_the_listing_net_has_the_loss_and_gradient_of_ours(problem, me
 
 
 def test_the_listing_net_goes_through_both_loaders_in_every_epoch(problem):
-    net = search_speed.listing_net(problem).set_params(method="mixupe", max_epochs=3)
+    net = make_net(problem).set_params(method="mixupe", max_epochs=3)
     net.fit(problem.X, problem.y)
     counts = [len(row["batches"]) for row in net.history]
     assert counts == [-(-len(problem.y) // 100)] * 3
 
 
 def test_the_listing_net_without_mixing_takes_the_step_of_skorch(problem):
-    net = search_speed.listing_net(problem).set_params(method="erm").initialize()
+    net = make_net(problem).set_params(method="erm").initialize()
     X, y = torch.as_tensor(problem.X[:50]), torch.as_tensor(problem.y[:50])
     expected = torch.nn.functional.cross_entropy(net.module_(X), y)
     assert net.train_step_single((X, y))["loss"].item() == pytest.approx(expected.item(), rel=1e-6)
@@ -99,12 +104,12 @@ def test_validation_rows_have_no_say_in_the_scaling(problem):
 def test_the_share_is_the_median_over_rounds_of_batched_over_candidate():
     rows = speed_rows({"batched": [1.0, 2.0, 9.0], "listing": [4.0, 10.0, 10.0]})
     assert "| digits | listing | 15 | 3 | 24.0 | 0.25 | 0.20 to 0.90 | <= 0.25 |" in (
-        search_speed.make_table(rows)
+        search.speed_table(rows)
     )
 
 
 def test_configurations_of_equal_score_are_all_the_best():
-    assert search_speed.best_of({"a": 0.5, "c": 0.9, "b": 0.9 - 1e-15}) == ["c", "b"]
+    assert search.best_of({"a": 0.5, "c": 0.9, "b": 0.9 - 1e-15}) == ["c", "b"]
 
 
 def test_one_row_that_is_judged_otherwise_does_not_go_unsaid():
@@ -112,16 +117,16 @@ def test_one_row_that_is_judged_otherwise_does_not_go_unsaid():
     rows = pd.DataFrame(
         {"data": "digits", "candidate": list(scores), "scores": list(scores.values())}
     )
-    assert search_speed.describe_agreement(rows, "digits") == (
+    assert search.describe_agreement(rows, "digits") == (
         "digits: best configuration equal (a batched, a one by one); those that share the highest "
         "score NOT equal (2 and 1); mean scores differ in 1 of 2 configurations, by 5.0e-04 at most."
     )
 
 
 def test_both_ways_to_run_our_own_fits_find_the_same(tmp_path, capsys):
-    path = tmp_path / "rows.csv"
+    path = tmp_path / "search_speed.csv"
     size = ["--parts", "9", "--rounds", "1", "--seeds", "2", "--epochs", "2", "--jobs", "1"]
-    search_speed.main(["--data", "digits", *size, "--output", str(path)])
+    search.main(["speed", "--data", "digits", *size, "--output", str(tmp_path)])
     rows = pd.read_csv(path)
     assert list(rows["candidate"]) == ["batched", "own", "listing"]
     assert (rows["n_fits"] == 14).all()  # 5 etas, Mixup and ERM, with two seeds
@@ -133,31 +138,30 @@ def test_both_ways_to_run_our_own_fits_find_the_same(tmp_path, capsys):
 def test_rows_are_added_below_those_of_earlier_runs(tmp_path):
     path = tmp_path / "new" / "rows.csv"
     for run in ("first", "second"):
-        search_speed.append_rows(path, [{"seconds": 1.0}, {"seconds": 2.0}], {"run": run})
+        search.append_rows(path, [{"seconds": 1.0}, {"seconds": 2.0}], {"run": run})
     assert list(pd.read_csv(path)["run"]) == ["first", "first", "second", "second"]
 
 
 @pytest.mark.parametrize(("score", "word"), [(0.95, "within"), (0.80, "BEYOND")])
 def test_a_loss_is_measured_against_the_deviation_between_seeds(score, word):
     scores = {"none": [0.94, 0.98], "auto": [score, score]}
-    comparison = pruning.compare(pruning_rows(scores, {"none": 100, "auto": 40}))
-    (sentence,) = pruning.judge(comparison, "auto")
+    sentence = search.describe_pruning(pruning_rows(scores, {"none": 100, "auto": 40}))
     assert "saves 60% of the epochs, at least 50%" in sentence
     assert f"{word} the seed noise of 2.83" in sentence
 
 
 def test_a_saving_of_less_than_half_is_called_so():
     scores = {"none": [0.94, 0.98], "auto": [0.94, 0.98]}
-    comparison = pruning.compare(pruning_rows(scores, {"none": 100, "auto": 51}))
-    assert "saves 49% of the epochs, LESS than 50%" in pruning.judge(comparison, "auto")[0]
+    text = search.describe_pruning(pruning_rows(scores, {"none": 100, "auto": 51}))
+    assert "saves 49% of the epochs, LESS than 50%" in text
 
 
 def test_searches_without_pruning_train_every_epoch(tmp_path, capsys):
-    path = tmp_path / "rows.csv"
+    path = tmp_path / "pruning.csv"
     size = ["--seeds", "1", "--trials", "8", "--epochs", "2", "--jobs", "1"]
-    pruning.main(["--data", "digits", *size, "--output", str(path)])
+    search.main(["pruning", "--data", "digits", *size, "--output", str(tmp_path)])
     rows = pd.read_csv(path).set_index("pruner")
-    assert list(rows.index) == list(pruning.PRUNERS)
+    assert list(rows.index) == list(search.PRUNERS)
     assert rows.loc["none", "n_epochs"] == 8 * 3 * 2
     assert rows.loc["auto", "n_epochs"] < rows.loc["none", "n_epochs"]
     assert "digits: pruner='auto' saves" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The speed benchmark: what it runs is what it says, and the page says what the figures say."""
+"""The speed benchmark: what it runs, what it reports, and the page of its figures."""
 
 import copy
 import json
@@ -13,21 +13,28 @@ import pytest
 import torch
 
 from benchmarks import speed
-from benchmarks._speed import candidates, children, measure, memory, page, promises
-from benchmarks._speed.candidates import (
+from benchmarks._harness import resources
+from benchmarks._harness.environment import describe_machine
+from benchmarks._harness.paired_timing import ratio_of, take_turns, threads
+from benchmarks._harness.results_file import JsonResults, read_json_results
+from benchmarks._harness.subprocesses import beside_busy_cores, run_child
+from benchmarks._speed import baselines, measure, memory, report, targets
+from benchmarks._speed.baselines import (
     FLOORS,
     LABELS,
     Candidates,
+    floors_of,
     is_installed,
+    listing_loss,
     our_classifier,
+    products_of,
+    run_products,
+    train_listing,
 )
-from benchmarks._speed.children import beside_busy_cores, extras_among, run_child
-from benchmarks._speed.crossing import default_threads, measure_crossing
-from benchmarks._speed.floor import floors_of, products_of, run_products
-from benchmarks._speed.listing import listing_loss, train_listing
-from benchmarks._speed.plot import PALETTES, bars_of, draw
-from benchmarks._speed.scales import FULL, QUICK
+from benchmarks._speed.measure import default_threads, extras_among, measure_threads
+from benchmarks._speed.report import PALETTES, bars_of, draw
 from benchmarks._speed.sizes import (
+    QUICK,
     REFERENCE,
     Size,
     all_sizes,
@@ -36,8 +43,6 @@ from benchmarks._speed.sizes import (
     some_sizes,
     thread_sizes,
 )
-from benchmarks._speed.store import Store, describe_machine, fingerprint, read
-from benchmarks._speed.timing import per_step, ratio_of, take_turns, threads
 from mixupe_sklearn import Draw, MixupELoss
 from mixupe_sklearn.modules import MLP
 
@@ -56,9 +61,6 @@ TINY = replace(
     thread_seconds=0.0,
     n_predicted=50,
     n_single=2,
-    rows=(60, 120),
-    features=(5, 10),
-    n_growth_rows=60,
 )
 PARTS_IN_CHILDREN = {
     "import": {
@@ -101,12 +103,12 @@ def _one_thread():
 def tiny_results(tmp_path_factory):
     """A whole run on sixty rows; what needs other processes has tests of its own."""
     path = tmp_path_factory.mktemp("speed") / "speed.json"
-    store = Store(path, {"scale": "tiny", "versions": {}, "machine": describe_machine()})
+    store = JsonResults(path, {"scale": "tiny", "versions": {}, "machine": describe_machine()})
     store.parts |= copy.deepcopy(PARTS_IN_CHILDREN)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(candidates, "FLOOR_STEPS", 10)
-        measure.measure_all(TINY, store, say=lambda text: None)
-    return read(path)
+        patch.setattr(baselines, "FLOOR_STEPS", 10)
+        measure.measure_all(TINY, store, lambda text: None)
+    return read_json_results(path)
 
 
 # Sizes and tables
@@ -125,9 +127,9 @@ def test_a_small_table_is_trained_on_for_as_long_as_users_do():
         assert [epochs_of(size) for size in sizes] == epochs
 
 
-def test_a_table_made_by_rule_can_be_learned_but_not_perfectly():
+def test_a_synthetic_table_can_be_learned_but_not_perfectly():
     X, y = make_table(3_000, 16, 26)
-    classifier = Candidates(SMALL, 1)  # has a table of its own, made by the same rule
+    classifier = Candidates(SMALL, 1)  # has a table of its own, made in the same way
     assert classifier.X.shape == (60, 5)
     assert set(y) == set(range(26))
     np.testing.assert_array_equal(make_table(3_000, 16, 26)[0], X)
@@ -139,17 +141,21 @@ def test_a_table_made_by_rule_can_be_learned_but_not_perfectly():
 # The floor
 
 
+def n_multiplications(product):
+    return product.left.shape[0] * product.left.shape[1] * product.right.shape[1]
+
+
 def test_the_floor_counts_the_products_of_a_step():
     size = SMALL
     first, second, last = (n_in * n_out for n_in, n_out in size.layers())
     for n_rows in (20, 40):
-        count = sum(product.n_multiplications for product in products_of(size, n_rows))
+        count = sum(n_multiplications(product) for product in products_of(size, n_rows))
         assert count == n_rows * (2 * first + 3 * second + 3 * last)
 
 
 def test_sharing_the_first_layer_saves_its_products_of_one_batch():
     counts = {
-        name: sum(product.n_multiplications for product in products)
+        name: sum(n_multiplications(product) for product in products)
         for name, products in floors_of(SMALL).items()
     }
     assert set(counts) == set(FLOORS)
@@ -159,7 +165,7 @@ def test_sharing_the_first_layer_saves_its_products_of_one_batch():
 
 
 def test_the_products_are_those_of_a_step_of_a_linear_network():
-    """Fed with its own rows and slopes, the floor gives the gradients that autograd gives."""
+    """With a network's samples and gradients, the products give the gradients of autograd."""
     weights = [torch.randn(8, 5), torch.randn(8, 8), torch.randn(3, 8)]
     for weight in weights:
         weight.requires_grad_()
@@ -213,10 +219,6 @@ def test_a_ratio_pairs_the_times_of_a_round():
         ratio_of([1.0], [1.0, 2.0])
 
 
-def test_seconds_become_microseconds_of_each_candidates_own_steps():
-    assert per_step({"a": [1.0], "b": [1.0]}, {"a": 1000, "b": 10}) == {"a": [1e3], "b": [1e5]}
-
-
 def test_threads_are_limited_and_put_back():
     before = torch.get_num_threads()
     with threads(1):
@@ -234,7 +236,7 @@ def test_the_bare_listing_has_the_loss_and_gradient_of_ours(small_digits):
     ours = MixupELoss(alpha=0.7, eta=0.5)(module, X, y, draw=Draw(0.3, partner)).loss
     clean = X, torch.nn.functional.one_hot(y, 10).float()
     others = clean[0][partner], clean[1][partner]
-    theirs = listing_loss(module, clean, others, 0.3, alpha=0.7, eta=0.5)
+    theirs, _ = listing_loss(module, clean, others, 0.3, alpha=0.7, eta=0.5)
     assert theirs.item() == pytest.approx(ours.item(), rel=1e-5)
     parameters = list(module.parameters())
     for one, other in zip(
@@ -269,29 +271,33 @@ def test_candidates_of_torch_take_the_steps_that_they_are_divided_by(monkeypatch
 # The file of results
 
 
-def test_a_run_that_was_cut_goes_on_and_loses_nothing(tmp_path):
+def test_a_run_that_was_cut_is_resumed_and_loses_nothing(tmp_path):
     path, run = tmp_path / "new" / "speed.json", {"scale": "tiny"}
-    first = Store(path, run)
+    first = JsonResults(path, run)
     first.part("one", lambda: {"microseconds": {"mixupe": [1.5, 2.0]}})
     with pytest.raises(KeyboardInterrupt):
         first.part("two", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
-    second = Store(path, run)
+    second = JsonResults(path, run)
     assert second.part("one", lambda: pytest.fail("measured twice")) == first.parts["one"]
     second.part("two", lambda: {"value": 3})
-    assert list(read(path)["parts"]) == ["one", "two"]
+    assert list(read_json_results(path)["parts"]) == ["one", "two"]
 
 
-def test_single_parts_are_measured_again_and_the_file_says_so(tmp_path):
+def test_single_parts_are_measured_again_and_the_file_records_it(tmp_path):
     path = tmp_path / "speed.json"
-    first = Store(path, {"scale": "tiny", "source": "old"})
+    first = JsonResults(path, {"scale": "tiny", "source": "old"})
     for name in ("one", "two"):
         first.part(name, lambda: {"value": 1})
-    again = Store(path, {"scale": "tiny", "source": "new"}, again=["two"])
+    again = JsonResults(path, {"scale": "tiny", "source": "new"}, again=["two"])
     assert again.part("one", lambda: pytest.fail("measured twice")) == {"value": 1}
     assert again.part("two", lambda: {"value": 2}) == {"value": 2}
-    assert read(path)["run"] == {"scale": "tiny", "source": "old", "again": {"two": "new"}}
+    assert read_json_results(path)["run"] == {
+        "scale": "tiny",
+        "source": "old",
+        "again": {"two": "new"},
+    }
     with pytest.raises(ValueError, match="Got --again three, but expected parts that are in the"):
-        Store(path, {"source": "new"}, again=["three"])
+        JsonResults(path, {"source": "new"}, again=["three"])
 
 
 @pytest.mark.parametrize(
@@ -299,36 +305,18 @@ def test_single_parts_are_measured_again_and_the_file_says_so(tmp_path):
 )
 def test_parts_of_another_run_or_of_one_to_forget_are_measured_anew(tmp_path, run, is_fresh):
     path = tmp_path / "speed.json"
-    Store(path, {"scale": "tiny"}).part("one", lambda: {"value": 1})
-    assert Store(path, run, is_fresh).part("one", lambda: {"value": 2}) == {"value": 2}
+    JsonResults(path, {"scale": "tiny"}).part("one", lambda: {"value": 1})
+    assert JsonResults(path, run, is_fresh).part("one", lambda: {"value": 2}) == {"value": 2}
 
 
 @pytest.mark.parametrize("text", ['{"run": 1', "[]", '{"parts": {}}'])
-def test_a_file_that_holds_no_results_is_refused_in_one_sentence(tmp_path, text, capsys):
+def test_a_file_that_holds_no_results_is_an_error(tmp_path, text, capsys):
     path = tmp_path / "speed.json"
     path.write_text(text)
     assert speed.main(["--json", str(path), "--report-only"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("Got speed.json")
+    assert error.startswith("Error: Got speed.json")
     assert "but expected results of an earlier run" in error
-
-
-def test_lists_of_numbers_stand_on_one_line(tmp_path):
-    path = tmp_path / "speed.json"
-    Store(path, {}).part("one", lambda: {"times": [1.5, 2.0], "words": ["a"], "none": []})
-    assert '"times": [1.5, 2.0],\n' in path.read_text()
-    assert json.loads(path.read_text())["parts"]["one"] == {
-        "times": [1.5, 2.0],
-        "words": ["a"],
-        "none": [],
-    }
-
-
-def test_a_changed_source_file_changes_the_fingerprint(tmp_path):
-    (tmp_path / "code.py").write_text("x = 1\n")
-    before = fingerprint(tmp_path)
-    (tmp_path / "code.py").write_text("x = 2\n")
-    assert fingerprint(tmp_path) != before
 
 
 def test_the_machine_is_described_without_its_name():
@@ -343,21 +331,18 @@ def test_a_whole_run_measures_every_part(tiny_results):
     times = parts["reference"]["microseconds"]
     assert list(times) == [name for name in LABELS if is_installed(name)]
     assert all(value > 0 for values in times.values() for value in values)
-    assert set(promises.cells_of(parts)) == set(TINY.cells)
+    assert set(targets.cells_of(parts)) == set(TINY.cells)
     assert set(parts) == set(measure.parts_of(TINY))
 
 
 def test_the_report_has_a_line_for_every_promise_and_size(tiny_results):
-    text = "\n".join(speed.report(tiny_results))
-    for pair in promises.PAIRS:
+    text = "\n".join(report.printed_lines(tiny_results))
+    for pair in targets.PAIRS:
         assert f"\n{pair.what}: " in text
     for size in TINY.cells:
         assert f"\n{size.name}: MixupE / MLPClassifier " in text
     assert "MixupE / MLPClassifier, worst of 2 sizes" in text
     assert "MixupE beside 1 busy core(s) / alone: 1.30 (1.25 to 1.35); must <= 1.5: held" in text
-    assert (
-        "two threads / one, 5-8-8-3, batch 20: 0.90 (0.85 to 0.95); beside a busy core 4.00" in text
-    )
     assert "without: 1.10 (1.05 to 1.15); must <= 1.1: held; aim 1.05: missed" in text
     assert "peak memory: not measured" in text
 
@@ -365,7 +350,7 @@ def test_the_report_has_a_line_for_every_promise_and_size(tiny_results):
 def test_a_candidate_that_is_not_installed_is_named(tiny_results):
     parts = copy.deepcopy(tiny_results["parts"])
     parts["reference"]["microseconds"].pop("realmlp", None)
-    lines = [str(line) for line in promises.reference_lines(parts)]
+    lines = [str(line) for line in targets.reference_lines(parts)]
     assert "MixupE / RealMLP: not installed" in lines
 
 
@@ -377,75 +362,41 @@ def test_the_worst_size_is_the_one_with_the_highest_ratio():
         good.name: {"microseconds": times},
         bad.name: {"microseconds": times | {"mlp": [0.5]}},
     }
-    line = promises.worst_lines(parts)[0]
+    line = targets.worst_lines(parts)[0]
     assert str(line) == (
         f"MixupE / MLPClassifier, worst of 2 sizes: 2.00 (no spread) at {bad.name}; "
         f"1 above 1.3; must <= 1.3: missed"
     )
 
 
-def test_what_is_promised_at_every_size_is_what_the_issue_says():
-    bounds = {pair.what: pair.must_everywhere for pair in promises.PAIRS if pair.must_everywhere}
-    assert bounds == {"MixupE / MLPClassifier": 1.3, "MixupE / Mixup": 2.0}
-
-
-def test_sizes_come_last_and_the_time_left_is_told(tiny_results, tmp_path):
-    names = list(measure.parts_of(FULL))
-    n_others = len(names) - len(FULL.cells)
-    assert not any(name.startswith("rows=") for name in names[:n_others])
-    assert names[n_others:] == [size.name for size in all_sizes()]
-    store, said = Store(tmp_path / "speed.json", {}), []
-    store.parts |= {name: part for name, part in tiny_results["parts"].items() if name != "growth"}
-    measure.measure_all(TINY, store, said.append)
-    n_parts = len(tiny_results["parts"])
-    assert [line for line in said if "measured" in line] == [
-        f"8 of {n_parts}: growth measured; about 0 minutes left"
-    ]
-    assert said[0] == f"1 of {n_parts}: reference kept; about 0 minutes left"
-
-
 def test_the_large_table_of_float32_has_bounds_and_the_others_have_figures():
     figures = {"rows": 1_000_000, "features": 2, "data": 100.0, "fit": 250.0, "fit_private": 20.0}
     figures |= {"predict": 63.0, "predict_proba": 65.0}
-    lines = [str(line) for line in promises.memory_lines({"memory": {"float32": figures}})]
+    lines = [str(line) for line in targets.memory_lines({"memory": {"float32": figures}})]
     assert [line.split(": ", 1)[1] for line in lines] == [
         "2.50 of 100 MiB; without pages of files 0.20; must <= 2: missed; aim 1.3: missed",
         "63; must <= 64: held",
         "65; must <= 64: missed",
     ]
-    small = {"float32": figures | {"rows": 100_000}, "int8": figures}
-    assert not any("must" in str(line) for line in promises.memory_lines({"memory": small}))
+    small = {"float32": figures | {"rows": 100_000}}
+    assert not any("must" in str(line) for line in targets.memory_lines({"memory": small}))
 
 
 def test_the_page_has_a_line_for_each_network_and_each_table(tiny_results):
     parts = copy.deepcopy(tiny_results["parts"])
     figures = {"rows": 9, "features": 2, "data": 100.0, "fit": 110.0, "fit_private": 20.0}
     parts["memory"] = {"mapped file": figures | {"predict": 6.0, "predict_proba": 5.0}}
-    crossing = page.crossing_block({"parts": parts}).splitlines()
+    crossing = report.crossing_block({"parts": parts}).splitlines()
     assert crossing[2:] == ["| 5-8-8-3, batch 20 | 10 | 0.90 | 4.00 | 1 |"]
-    tables = page.memory_block({"parts": parts}).splitlines()
+    tables = report.memory_block({"parts": parts}).splitlines()
     assert tables[2:] == ["| 9 x 2, mapped file | 100 | 1.10 | 0.20 | 6 | 5 |"]
 
 
-def test_filling_a_page_twice_changes_nothing_and_keeps_the_text_by_hand(tiny_results):
-    bare = (ROOT / "docs" / "speed.md").read_text()
-    once = page.fill(bare, tiny_results)
-    assert page.fill(once, tiny_results) == once
-    assert once.split("<!-- speed: machine -->")[0] == bare.split("<!-- speed: machine -->")[0]
-    assert once != bare
-
-
-def test_a_page_that_lost_a_mark_is_refused(tiny_results):
-    text = (ROOT / "docs" / "speed.md").read_text().replace("<!-- end of steps -->", "")
-    with pytest.raises(ValueError, match="Got a page without the marks of 'steps'"):
-        page.fill(text, tiny_results)
-
-
 def test_the_page_and_its_plots_are_those_of_the_committed_figures():
-    results = read(RESULTS)
-    text = (ROOT / "docs" / "speed.md").read_text()
-    assert page.fill(text, results) == text
-    for name, image in page.images(results).items():
+    results = read_json_results(RESULTS)
+    text = report.PAGE.read_text()
+    assert report.fill(text, results) == text
+    for name, image in report.plots(results).items():
         assert (ROOT / "docs" / "_static" / name).read_text() == image
 
 
@@ -466,9 +417,9 @@ def test_imports_of_core_libraries_are_no_extras():
     assert extras_among({"optuna", "matplotlib", "openml"}) == ["matplotlib", "openml", "optuna"]
 
 
-def test_a_child_that_fails_is_reported_with_its_last_words():
+def test_a_child_that_fails_is_reported_with_its_last_message():
     assert run_child(["-c", "print('noise'); print([1, 2])"]) == [1, 2]
-    with pytest.raises(RuntimeError, match="Got exit status 1 .* ValueError: no luck"):
+    with pytest.raises(ChildProcessError, match="Got exit status 1 .* ValueError: no luck"):
         run_child(["-c", "raise ValueError('no luck')"])
 
 
@@ -487,23 +438,23 @@ def test_busy_cores_are_busy_only_beside_and_gone_afterwards(monkeypatch):
     assert all(child.poll() is not None for child in children)
 
 
-@pytest.mark.skipif(not memory.can_measure(), reason="needs Linux's account of memory")
+@pytest.mark.skipif(not resources.can_measure(), reason="needs Linux's account of memory")
 def test_memory_that_was_taken_and_given_back_is_seen():
-    memory.forget_peak()
-    before = memory.memory_of_process()
+    resources.reset_peak()
+    before = resources.memory_of_process()
     taken = np.ones(8_000_000)
-    during = memory.memory_of_process()
+    during = resources.memory_of_process()
     del taken
-    after = memory.memory_of_process()
+    after = resources.memory_of_process()
     assert during["now"] - before["now"] == pytest.approx(64e6, rel=0.1)
     assert after["most"] - before["now"] == pytest.approx(64e6, rel=0.1)
     assert after["now"] < during["now"] - 50e6
 
 
-@pytest.mark.skipif(not memory.can_measure(), reason="needs Linux's account of memory")
+@pytest.mark.skipif(not resources.can_measure(), reason="needs Linux's account of memory")
 def test_pages_of_a_file_count_as_memory_but_not_as_private_memory():
     # In a process of its own: what other tests have freed would be used again, and not be seen.
-    program = "import json; from benchmarks._speed.memory import measure; "
+    program = "import json; from benchmarks._speed.memory import measure_kind as measure; "
     program += "kinds = ('float32', 'float32, mapped file'); "
     program += "print(json.dumps({kind: measure(kind, 40_000) for kind in kinds}))"
     command = [sys.executable, "-W", "ignore", "-c", program]
@@ -511,7 +462,7 @@ def test_pages_of_a_file_count_as_memory_but_not_as_private_memory():
     figures = json.loads(done.stdout)
     n_bytes = 40_000 * (100 * 4 + 8)
     for one in figures.values():
-        assert one["data"] == pytest.approx(n_bytes / memory.MEGABYTE, abs=0.01)
+        assert one["data"] == pytest.approx(n_bytes / resources.MEGABYTE, abs=0.01)
         assert one["fit"] > 0.9 * one["data"]
     assert figures["float32"]["fit_private"] > 0.9 * figures["float32"]["data"]
     assert figures["float32, mapped file"]["fit_private"] < 0.7 * figures["float32"]["fit_private"]
@@ -526,26 +477,11 @@ def test_tables_are_of_the_kind_that_they_are_named_after(kind):
     assert memory.n_bytes_of(X) >= X.size * X.dtype.itemsize or kind == "sparse"
 
 
-@pytest.mark.skipif(not memory.can_measure(), reason="needs Linux's account of memory")
-def test_the_child_understands_what_it_is_asked_for(monkeypatch, capsys):
-    """Its program is run here: a process that imports torch takes seconds."""
-
-    def run_here(arguments):
-        monkeypatch.setattr("sys.argv", arguments[1:])
-        memory.main()
-        return json.loads(capsys.readouterr().out)
-
-    monkeypatch.setattr(children, "run_child", run_here)
-    figures = children.measure_memory(2_000, ["int8"])["int8"]
-    assert (figures["rows"], figures["features"]) == (2_000, 100)
-    assert figures["data"] == pytest.approx(2_000 * (100 + 8) / memory.MEGABYTE, abs=0.01)
-
-
 # Threads
 
 
-def test_two_threads_are_compared_with_one_and_the_default_is_told():
-    figures = measure_crossing(SMALL, n_rounds=1, seconds=0.0)
+def test_two_threads_are_compared_with_one_and_the_default_is_recorded():
+    (figures,) = measure_threads(replace(TINY, n_rounds=1)).values()
     assert figures["default"] == 1
     assert set(figures["microseconds"]) == {"one", "two", "beside one", "beside two"}
 
@@ -568,14 +504,8 @@ def test_thread_sizes_go_from_small_to_large():
     assert len(works) == 8
 
 
-def test_the_command_explains_itself():
-    text = speed.parser().format_help()
-    assert "--quick" in text
-    assert "--json FILE" in text
-
-
-def test_the_readme_says_what_the_committed_figures_say():
-    times = read(ROOT / "benchmarks" / "results" / "speed.json")["parts"]["reference"]
+def test_the_readme_has_the_committed_ratios():
+    times = read_json_results(ROOT / "benchmarks" / "results" / "speed.json")["parts"]["reference"]
     times = times["microseconds"]
     readme = (ROOT / "README.md").read_text()
     for other, words in [

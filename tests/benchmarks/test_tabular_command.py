@@ -1,4 +1,4 @@
-"""The command line of the tabular benchmark, as a user meets it."""
+"""The command line of the tabular benchmark."""
 
 import os
 import pathlib
@@ -10,10 +10,10 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
-from openml_desk import KEY, Desk, refold
 
 from benchmarks import tabular
-from benchmarks._tabular.rows import RowsFile, read_rows
+from benchmarks._harness.results_file import ResultsFile, read_rows
+from benchmarks._tabular.protocol import FITS
 from mixupe_sklearn import MixupEClassifier, preset
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -22,7 +22,7 @@ QUICK = ["--seeds", "2", "--epochs", "2", "--grid", "reduced", "--jobs", "1", "-
 
 @pytest.fixture
 def csv_file(tmp_path):
-    """A table with text, holes and odd values, semicolons and a decimal comma."""
+    """A dataset with text, missing values, semicolons and a decimal comma."""
     rng = np.random.default_rng(0)
     size = rng.normal(10, 2, 90)
     frame = pd.DataFrame(
@@ -44,12 +44,12 @@ def run_command(*arguments):
     return tabular.main([str(argument) for argument in arguments])
 
 
-def test_a_csv_with_text_and_holes_gives_a_full_report(csv_file, tmp_path, capsys):
+def test_a_csv_with_text_and_missing_values_gives_a_full_report(csv_file, tmp_path, capsys):
     out = tmp_path / "out"
     status = run_command("--csv", csv_file, "--target", "label", "--output", out, *QUICK)
     printed = capsys.readouterr().out
     assert status == 0
-    rows = read_rows(out / "rows.csv")
+    rows = read_rows(out / "rows.csv", FITS)
     assert (rows["error"] == "").all()
     assert rows.groupby("method").size().to_dict() == {"erm": 2, "mixup": 8, "mixupe": 24}
     assert rows["dataset"].unique().tolist() == ["my table"]
@@ -60,38 +60,55 @@ def test_a_csv_with_text_and_holes_gives_a_full_report(csv_file, tmp_path, capsy
         assert "my table" in (out / name).read_text()
 
 
-def test_methods_peers_and_the_default_grid(tmp_path, capsys):
+def test_a_csv_may_have_a_name(csv_file, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    given = ["--csv", csv_file, "--target", "label", "--csv-name", "shoes/2024", *QUICK]
+    assert run_command(*given, "--methods", "erm") == 0
+    (path,) = tmp_path.rglob("rows.csv")
+    assert path.parent == tmp_path / "build" / "tabular" / "csv-shoes-2024"
+    assert read_rows(path, FITS)["dataset"].unique().tolist() == ["shoes/2024"]
+    assert "shoes/2024" in capsys.readouterr().out
+
+
+def test_methods_baselines_and_the_default_grid(tmp_path, capsys):
     out = tmp_path / "out"
     arguments = ["--names", "iris", "--grid", "default", "--seeds", "2", "--epochs", "1"]
-    arguments += ["--methods", "mixupe", "manifold-mixup", "--peers", "logistic", "random-forest"]
+    arguments += [
+        "--methods",
+        "mixupe",
+        "manifold-mixup",
+        "--baselines",
+        "logistic",
+        "random-forest",
+    ]
     assert run_command(*arguments, "--jobs", "1", "--quiet", "--output", out) == 0
-    rows = read_rows(out / "rows.csv")
+    rows = read_rows(out / "rows.csv", FITS)
     assert (rows["error"] == "").all()
     assert set(rows["method"]) == {"mixupe", "manifold-mixup", "logistic", "random-forest"}
     assert rows[rows["method"] == "mixupe"]["eta"].unique() == [preset("paper")["eta"]]
     assert len(rows) == 8
 
 
-def test_our_defaults_and_peers_run_without_the_papers_methods(tmp_path, capsys, monkeypatch):
+def test_our_defaults_and_baselines_run_without_the_papers_methods(tmp_path, capsys, monkeypatch):
     few = ["--names", "iris", "--seeds", "1", "--epochs", "1", "--jobs", "1", "--quiet"]
     few += ["--output", tmp_path]
-    assert run_command(*few, "--methods", "--peers", "logistic") == 0
+    assert run_command(*few, "--methods", "--baselines", "logistic") == 0
     assert run_command(*few, "--methods", "mixupe-default") == 0
-    rows = read_rows(tmp_path / "rows.csv")
+    rows = read_rows(tmp_path / "rows.csv", FITS)
     assert rows["method"].tolist() == ["logistic", "mixupe-default"]
     assert (rows["error"] == "").all()
-    # Under other defaults it is another fit, and the report tells of the newest.
+    # Other defaults make another fit, and the report uses the newest.
     monkeypatch.setitem(MixupEClassifier.__init__.__kwdefaults__, "max_epochs", 3)
     capsys.readouterr()
     assert run_command("--output", tmp_path, "--report-only") == 0
     assert "Note:" not in capsys.readouterr().err
     assert run_command(*few, "--methods", "mixupe-default") == 0
     assert "Note: 1 rows of" in capsys.readouterr().err
-    assert len(read_rows(tmp_path / "rows.csv")) == 3
+    assert len(read_rows(tmp_path / "rows.csv", FITS)) == 3
     assert r'"max\_epochs": 3,' in (tmp_path / "report.md").read_text()
 
 
-def test_the_report_can_be_made_again_and_names_the_command_that_made_the_rows(tmp_path, capsys):
+def test_report_only_repeats_the_report_with_its_command(tmp_path, capsys):
     out = tmp_path / "out"
     run_command("--names", "iris", "--output", out, *QUICK)
     first = capsys.readouterr().out
@@ -109,59 +126,54 @@ def test_the_report_can_be_made_again_and_names_the_command_that_made_the_rows(t
     [
         (["--names", "irish"], "Got name='irish', but expected one of iris, wine"),
         (["--tasks", "59"], "Got --tasks, but expected it with --source openml only."),
-        (["--publish"], "Got --publish, but expected it with --source openml only."),
         (["--csv", "x.csv"], "but expected both: --csv FILE --target COLUMN."),
         (["--target", "label"], "but expected both: --csv FILE --target COLUMN."),
         (["--csv", "x.csv", "--target", "y", "--names", "iris"], "Got --names"),
         (["--csv", "x.csv", "--target", "y"], "x.csv"),
         (["--source", "openml", "--csv", "x", "--target", "y"], "expected one of them"),
         (["--splits", "task"], "Got --splits task, but expected it with --source openml only."),
-        (["--source", "openml", "--server", "http://127.0.0.1"], "Got --server, but expected"),
-        (["--source", "openml", "--publish", "--offline"], "Got --offline and --publish"),
-        (["--source", "openml", "--publish"], "Got no API key"),
+        (["--csv-name", "wine"], "Got --csv-name, but expected it with --csv only."),
         (["--report-only"], "but found no"),
-        (["--peers", "xgbost"], "xgbost"),
-        (["--methods"], "Got --methods without names, but expected some, or --peers."),
-        (["--scheduler", "tcp://127.0.0.1:9", "--names", "iris"], "tcp://127.0.0.1:9"),
+        (["--baselines", "xgbost"], "xgbost"),
+        (["--methods"], "Got --methods without names, but expected some, or --baselines."),
         (["--source", "openml", "--tasks", "59", "--offline", "--cache-dir", "."], "task_id=59"),
     ],
 )
-def test_a_mistake_gets_one_sentence(arguments, sentence, tmp_path, capsys, monkeypatch):
-    monkeypatch.delenv("OPENML_API_KEY", raising=False)
+def test_invalid_options_get_a_one_line_error(arguments, sentence, tmp_path, capsys):
     assert run_command(*arguments, "--quiet", "--output", tmp_path / "out") == 2
-    told = capsys.readouterr().err.strip().splitlines()
-    assert len(told) == 1
-    assert told[0].startswith("Error: ")
-    assert sentence in told[0]
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("Error: ")
+    assert sentence in lines[0]
 
 
 @pytest.mark.parametrize("arguments", [["--jobs", "0"], ["--seeds", "x"], ["--methods", "mixip"]])
-def test_a_wrong_value_is_told_by_the_parser(arguments, capsys):
+def test_the_parser_rejects_invalid_values(arguments, capsys):
     with pytest.raises(SystemExit) as stop:
         run_command(*arguments)
     assert stop.value.code == 2
     assert arguments[1] in capsys.readouterr().err
 
 
-def test_a_second_run_in_the_same_folder_is_refused(tmp_path, capsys):
-    with RowsFile(tmp_path / "rows.csv"):
+def test_a_second_run_in_the_same_folder_fails(tmp_path, capsys):
+    with ResultsFile(tmp_path / "rows.csv", FITS):
         assert run_command("--names", "iris", "--output", tmp_path, *QUICK) == 2
     assert "another run is writing" in capsys.readouterr().err
 
 
-def test_figures_of_other_protocols_are_not_mixed(tmp_path, capsys):
-    """More epochs for one method, or other rows under the same name, would win unfairly."""
+def test_results_of_other_protocols_are_not_mixed(tmp_path, capsys):
+    """More epochs for one method, or other data of the same name, would be an unfair comparison."""
     quick = ["--names", "iris", "--output", tmp_path, "--seeds", "2", "--jobs", "1", "--quiet"]
     quick += ["--grid", "reduced"]
-    run_command(*quick, "--epochs", "1", "--peers", "mlp-sklearn")
+    run_command(*quick, "--epochs", "1", "--baselines", "mlp-sklearn")
     first = capsys.readouterr().out
-    run_command(*quick, "--epochs", "4", "--methods", "mixupe", "--peers", "mlp-sklearn")
+    run_command(*quick, "--epochs", "4", "--methods", "mixupe", "--baselines", "mlp-sklearn")
     assert "rows of other splits, numbers of epochs or contents" in capsys.readouterr().err
     run_command("--output", tmp_path, "--report-only", "--epochs", "1")
     assert capsys.readouterr().out == first
 
 
-def test_kinds_of_data_have_folders_of_their_own(tmp_path, csv_file, monkeypatch, capsys):
+def test_each_kind_of_data_has_its_own_folder(tmp_path, csv_file, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     run_command("--names", "iris", *QUICK, "--methods", "erm")
     run_command("--csv", csv_file, "--target", "label", *QUICK, "--methods", "erm")
@@ -169,7 +181,7 @@ def test_kinds_of_data_have_folders_of_their_own(tmp_path, csv_file, monkeypatch
     assert folders == {"build/tabular/embedded", "build/tabular/csv-my table"}
 
 
-def test_fits_that_all_fail_are_told_with_a_reason(tmp_path, capsys, monkeypatch):
+def test_failed_fits_are_reported_with_a_reason(tmp_path, capsys, monkeypatch):
     def fail(*_):
         raise ValueError("no luck")
 
@@ -178,18 +190,18 @@ def test_fits_that_all_fail_are_told_with_a_reason(tmp_path, capsys, monkeypatch
     assert "34 of 34 fits failed, such as: ValueError: no luck" in capsys.readouterr().out
 
 
-def test_ctrl_c_outside_of_a_run_is_told_in_one_sentence(tmp_path, capsys, monkeypatch):
+def test_ctrl_c_outside_of_a_run_prints_one_sentence(tmp_path, capsys, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(tabular, "make_report", interrupt)
     assert run_command("--names", "iris", "--output", tmp_path, *QUICK) == 130
     assert capsys.readouterr().err.strip() == tabular.INTERRUPTED
-    assert len(read_rows(tmp_path / "rows.csv")) == 34
+    assert len(read_rows(tmp_path / "rows.csv", FITS)) == 34
 
 
 @pytest.mark.parametrize("n_jobs", ["1", "2"])
-def test_ctrl_c_ends_with_a_summary_and_the_run_goes_on_later(tmp_path, n_jobs):
+def test_ctrl_c_ends_with_a_summary_and_the_run_can_be_resumed(tmp_path, n_jobs):
     """As in a terminal: the signal reaches all processes of the group."""
     out = tmp_path / "out"
     arguments = ["--names", "iris", "wine", "--grid", "reduced", "--epochs", "8", "--seeds", "2"]
@@ -204,49 +216,36 @@ def test_ctrl_c_ends_with_a_summary_and_the_run_goes_on_later(tmp_path, n_jobs):
                 assert time.monotonic() < end
                 time.sleep(0.02)
             os.killpg(process.pid, signal.SIGINT)
-            printed, told = process.communicate(timeout=300)
+            printed, errors = process.communicate(timeout=300)
         except BaseException:
             process.kill()
             raise
     assert process.returncode == 130
     assert "iris" in printed
-    assert tabular.INTERRUPTED in told
-    assert "Traceback" not in told + printed
-    assert 0 < len(read_rows(rows)) < 68
+    assert tabular.INTERRUPTED in errors
+    assert "Traceback" not in errors + printed
+    assert 0 < len(read_rows(rows, FITS)) < 68
     assert run_command(*arguments, "--jobs", "1", "--quiet") == 0
     assert rows.read_bytes().count(b"\n") == 69
 
 
 def test_tasks_and_suites_of_a_server_are_run(server, cache, tmp_path, capsys):
-    """The whole way: from a real server on this machine, through the cache, to the report."""
+    """From a real server on this machine, through the cache, to the report."""
     where = ["--source", "openml", "--cache-dir", cache, "--output", tmp_path / "out"]
     assert run_command(*where, "--suite", "99", "--methods", "erm", *QUICK) == 0
-    suite = read_rows(tmp_path / "out" / "rows.csv")
+    suite = read_rows(tmp_path / "out" / "rows.csv", FITS)
     assert suite["task_id"].nunique() > 1
     assert (suite["error"] == "").all()
     n_requests = sum(server.counts.values())
     assert run_command(*where, "--tasks", "59", "--splits", "task", "--offline", *QUICK) == 0
     assert sum(server.counts.values()) == n_requests
-    rows = read_rows(tmp_path / "out" / "rows.csv")
+    rows = read_rows(tmp_path / "out" / "rows.csv", FITS)
     assert rows["splits"].unique().tolist() == ["holdout", "task 59"]
     assert "report.html" in capsys.readouterr().out
 
 
-def test_an_unknown_task_ends_before_anything_is_run(server, cache, tmp_path, capsys):
+def test_an_unknown_task_fails_before_anything_is_run(server, cache, tmp_path, capsys):
     where = ["--source", "openml", "--cache-dir", cache, "--output", tmp_path / "out"]
     assert run_command(*where, "--tasks", "59", "123456", *QUICK) == 2
     assert "task_id=123456" in capsys.readouterr().err
     assert not (tmp_path / "out" / "rows.csv").exists()
-
-
-def test_what_was_chosen_is_published(server, cache, tmp_path, capsys, monkeypatch):
-    desk = Desk(server)
-    refold(server, 59, 1, 2)
-    monkeypatch.setenv("OPENML_API_KEY", KEY)
-    command = ["--source", "openml", "--cache-dir", cache, "--output", tmp_path / "out", *QUICK]
-    command += ["--tasks", "59", "--methods", "erm", "mixup", "--publish", "--server", server.url]
-    assert run_command(*command) == 0
-    assert len(desk.runs) == 2
-    assert KEY not in "".join(capsys.readouterr())
-    assert run_command(*command) == 0
-    assert len(desk.runs) == 2

@@ -1,4 +1,4 @@
-"""The report of the tabular benchmark: what it says, in which formats, and what it escapes."""
+"""The report of the tabular benchmark: contents, formats and escaping."""
 
 import itertools
 import json
@@ -10,15 +10,16 @@ import pandas as pd
 import pytest
 from tabular_rows import make_row, make_rows
 
+from benchmarks._harness.report_tables import Cell, Column, ReportTable, as_latex, as_terminal
 from benchmarks._tabular.protocol import TRAINING, configs_of
 from benchmarks._tabular.report import make_report, paper
-from benchmarks._tabular.report.defaults import against_sheet, rank_defaults, standing
-from benchmarks._tabular.report.formats import as_latex, as_terminal
+from benchmarks._tabular.report.figures import colour_of
 from benchmarks._tabular.report.results import LABELS, choose
-from benchmarks._tabular.report.sheets import Cell, Column, Sheet
-from benchmarks._tabular.report.styles import styles_of
+from benchmarks._tabular.report.sections import standing
+from benchmarks._tabular.report.statistics import rank_defaults
+from benchmarks._tabular.report.tables import against_table
 
-NASTY = "<b>&_|"
+HOSTILE = "<b>&_|"
 
 
 def frame(*rows):
@@ -37,18 +38,18 @@ def report(tmp_path_factory):
     )
 
 
-def test_every_format_has_the_errors_the_papers_figures_and_what_was_not_run(report):
+def test_every_format_has_errors_the_papers_figures_and_datasets_not_run(report):
     for text in (report.html.read_text(), report.markdown.read_text(), report.latex.read_text()):
         assert "no copy of it" in text
         assert "7.29" in text  # the paper's MixupE on iris
     for text in (report.terminal, report.markdown.read_text(), report.html.read_text()):
         assert (
-            "below Mixup on 10 of 15 data sets and below ERM on 14; of the 4 that are here too, on 3 and on 4"
+            "below Mixup on 10 of 15 datasets and below ERM on 14; of the 4 that are also here, on 3 and on 4"
             in " ".join(text.split())
         )
 
 
-def test_the_outcome_tells_ties_from_wins(tmp_path):
+def test_the_lead_distinguishes_ties_from_wins(tmp_path):
     errors = {"a": (3.0, 2.0, 2.0), "b": (1.0, 3.0, 2.0), "c": (2.0, 1.0, 2.0)}
     rows = [
         make_row(name, m, test_error=e)
@@ -62,7 +63,7 @@ def test_the_outcome_tells_ties_from_wins(tmp_path):
     )
 
 
-def test_no_heading_stands_alone(report):
+def test_no_section_is_empty(report):
     lines = [line for line in report.markdown.read_text().splitlines() if line]
     assert not any(a.startswith("#") and b.startswith("#") for a, b in itertools.pairwise(lines))
     assert "`report.html`" in report.markdown.read_text()
@@ -78,7 +79,7 @@ def test_the_difference_is_ours_minus_the_papers(tmp_path):
     ]
 
 
-def test_a_users_table_is_not_compared_with_the_paper_for_its_name(tmp_path):
+def test_a_csv_is_not_compared_with_the_paper_by_its_name(tmp_path):
     report = make_report(make_rows(["iris"], source="csv"), tmp_path)
     assert "diff." not in report.terminal
     assert "7.29" not in report.html.read_text()
@@ -100,25 +101,25 @@ def test_a_partly_finished_grid_is_marked(tmp_path):
     assert "in part" in make_report(frame(*rows[:-1]), tmp_path).terminal
 
 
-def test_data_sets_of_the_paper_without_rows_are_listed(tmp_path):
+def test_datasets_of_the_paper_without_rows_are_listed(tmp_path):
     rows = make_rows(list(paper.FIGURES)[:10], ["erm"])
     lines = make_report(rows, tmp_path, not_run={"volkert": "no copy"}).terminal.splitlines()
     assert len([line for line in lines if line.endswith("  not run: no rows")]) == 4
     assert any(line.split() == ["volkert", "not", "run:", "no", "copy"] for line in lines)
-    # Who asks for one task does not want to hear of the other fourteen.
+    # A run of one task does not list the other fourteen.
     assert "not run" not in make_report(make_rows(["iris"], ["erm"]), tmp_path).terminal
     for source in ("embedded", "csv"):
         other = make_rows(["iris"], ["erm"], source=source, data_id=None)
         assert "not run" not in make_report(other, tmp_path).terminal
 
 
-def test_a_protocol_that_is_not_the_papers_is_told_beside_the_table(tmp_path):
+def test_differences_from_the_papers_protocol_are_reported(tmp_path):
     rows = make_rows(["iris"], ["erm", "mixup"])
     assert "not the paper's" not in make_report(rows, tmp_path).terminal
     short = rows.assign(params=json.dumps(TRAINING | {"max_epochs": 3}, sort_keys=True))
-    told = "The protocol is not the paper's: max_epochs 3 instead of 25."
+    sentence = "The protocol is not the paper's: max_epochs 3 instead of 25."
     report = make_report(short, tmp_path)
-    assert told in report.terminal
+    assert sentence in report.terminal
     assert "max_epochs 3 instead of 25." in report.html.read_text()
     folds = make_report(rows.assign(splits="task 59"), tmp_path).terminal
     assert "not the paper's: splits task 59 instead of five holdouts." in " ".join(folds.split())
@@ -134,7 +135,7 @@ def test_a_tie_of_all_methods_has_no_winner(tmp_path):
     assert "most often" not in text
 
 
-def test_the_stricter_choice_stands_beside_the_papers(tmp_path):
+def test_the_choice_on_each_split_is_reported(tmp_path):
     # Alpha 0.1 is best by the mean, but on split 1 alpha 0.5 is.
     fits = [(0.1, 0, 1.0, 20.0), (0.1, 1, 3.0, 30.0), (0.5, 0, 9.0, 50.0), (0.5, 1, 2.0, 60.0)]
     rows = [
@@ -148,44 +149,41 @@ def test_the_stricter_choice_stands_beside_the_papers(tmp_path):
         for s in (0, 1)
     ]
     text = make_report(frame(*rows), tmp_path).markdown.read_text()
-    before, after = text.split("## Chosen anew on each split")
+    before, after = text.split("## Chosen on each split")
     assert "at or below Mixup's on 1 of 2 (below on 1)" in before
-    assert "a row that is tested in one split may help to choose in another" in after
+    assert "a test sample of one split may be a validation sample of another" in after
     assert "at or below Mixup's on 2 of 2 (below on 2)" in after
     assert "| a | 40.00 ± 28.28 | **26.00 ± 0.00** |" in after
     alone = make_report(make_rows(methods=["erm"]), tmp_path).markdown.read_text()
-    assert "Chosen anew" not in alone
+    assert "Chosen on each split" not in alone
 
 
-def test_time_is_that_of_the_whole_search(tmp_path):
-    report = make_report(make_rows(fit_seconds=2.0), tmp_path)
-    text, page = report.markdown.read_text(), report.html.read_text()
+def test_time_is_that_of_the_search(tmp_path):
+    text = make_report(make_rows(fit_seconds=2.0), tmp_path).markdown.read_text()
     lines = [re.split(r" *\| *", line) for line in text.split("Other metrics")[-1].splitlines()]
     seconds = {line[2]: line[6:8] for line in lines if len(line) == 10 and line[1] == "iris"}
     assert seconds == {"ERM": ["2", "2"], "Mixup": ["2", "6"], "MixupE": ["2", "12"]}
-    assert "Fits of one search: ERM 1, Mixup 3, MixupE 6." in page
-    assert "Seconds of the search and test error on iris: ERM 2 s" in page
-    assert "MixupE 12 s" in page
+    assert "all fits of a method on one split (ERM 1, Mixup 3, MixupE 6)." in text
 
 
-def test_fits_on_splits_that_are_not_shared_are_told(tmp_path):
+def test_unused_fits_are_counted(tmp_path):
     more = make_row(split=2, test_error=99.0)
     text = make_report(pd.concat([make_rows(), frame(more)]), tmp_path).markdown.read_text()
-    assert "Fits on other splits, which are left aside: 1." in text
-    assert "left aside" not in make_report(make_rows(), tmp_path).markdown.read_text()
+    assert "Unused fits on other splits: 1." in text
+    assert "Unused fits" not in make_report(make_rows(), tmp_path).markdown.read_text()
 
 
-def test_two_kinds_of_ranks_stand_side_by_side(tmp_path):
+def test_ranks_of_the_papers_methods_and_of_all_methods(tmp_path):
     names = list("abcdefg")
     few = {"n_splits": 1, "train_losses": "", "fit_seconds": None}
     rows = pd.concat([make_rows(names, **few), make_rows(names[:5], ["logistic"], **few)])
     text = make_report(rows, tmp_path).markdown.read_text()
-    assert "Friedman's test of 3 methods on 7 data sets" in text
-    assert "Friedman's test of 4 methods on 5 data sets" in text
+    assert "Friedman's test of 3 methods on 7 datasets" in text
+    assert "Friedman's test of 4 methods on 5 datasets" in text
 
 
-def rows_as_they_come(errors, seconds, n_splits):
-    """One row per data set, split and method, with the given errors and times."""
+def default_rows(errors, seconds, n_splits):
+    """One row per dataset, split and method, with the given errors and times."""
     return frame(
         *(
             make_row(
@@ -213,33 +211,31 @@ BEST = pd.DataFrame(
 )
 
 
-def test_ours_is_placed_among_those_that_come_with_defaults():
+def test_our_place_among_default_classifiers():
     assert standing(rank_defaults(BEST)) == (
-        "As all 3 come, with their own defaults, MixupEClassifier() has the best average rank on 6 "
-        "data sets, 1.17; the next is RealMLP with 1.83. By Nemenyi's test at 5 % it differs "
+        "With default settings for all 3 classifiers, MixupEClassifier() has the best average rank on "
+        "6 datasets, 1.17; the next is RealMLP with 1.83. By Nemenyi's test at 5 % it differs "
         "from: Logistic regression."
     )
-    lines = [[cell.text for cell in row] for row in against_sheet(BEST).rows]
+    lines = [[cell.text for cell in row] for row in against_table(BEST).rows]
     assert lines == [
         ["Logistic regression", "1.33", "9.00", "-8.00", "6/0/0", "6"],
         ["RealMLP", "1.33", "2.00", "-1.00", "5/0/1", "6"],
     ]
 
 
-def test_a_place_behind_others_is_told_as_it_is():
+def test_a_second_and_a_shared_place():
     assert (
-        "MixupEClassifier() has the second best average rank on 6 data sets, 2.00; the best is "
+        "MixupEClassifier() has the second best average rank on 6 datasets, 2.00; the best is "
         "RealMLP with 1.00." in standing(rank_defaults(BEST.assign(**{"mixupe-default": 5.0})))
     )
     shared = BEST.assign(**{"mixupe-default": 2.0})
     assert "has the best (shared with 1) average rank" in standing(rank_defaults(shared))
 
 
-def test_our_defaults_on_too_few_data_sets_have_no_rank():
+def test_our_defaults_on_too_few_datasets_have_no_rank():
     few = BEST.assign(**{"mixupe-default": [1.0, *[np.nan] * 5], "random-forest": 4.0})
-    assert rank_defaults(few) == (
-        "Ranks are left out: MixupEClassifier() ran on too few of the data sets."
-    )
+    assert rank_defaults(few) == ("There are no ranks: MixupEClassifier() ran on too few datasets.")
     assert rank_defaults(BEST.drop(columns="mixupe-default")) is None
 
 
@@ -247,31 +243,28 @@ def test_times_of_a_fit_are_medians_over_splits_and_shares_of_others(tmp_path):
     errors = {"mixupe-default": [1, 1], "realmlp": [2, 2], "hist-gradient-boosting": [3]}
     seconds = {"mixupe-default": [1.0, 2.0, 90.0], "realmlp": [10.0, 20.0, 30.0]}
     seconds["hist-gradient-boosting"] = [1.0, 1.0, 1.0]
-    rows = rows_as_they_come(errors, seconds, n_splits=3)
+    rows = default_rows(errors, seconds, n_splits=3)
     text = make_report(rows, tmp_path).markdown.read_text()
     assert (
-        "A fit of MixupEClassifier() takes 0.10 of the time of RealMLP's (median over 2 data sets, "
+        "A fit of MixupEClassifier() takes 0.10 of the time of RealMLP's (median over 2 datasets, "
         "from 0.10 to 0.10) and is below it on 2, at or below 0.2 of it on 2." in text
     )
-    assert "takes 2.00 of the time of Hist. gradient boosting's (median over 1 data sets" in text
+    assert "takes 2.00 of the time of Hist. gradient boosting's (median over 1 datasets" in text
     assert "| set 1 | 0.10 |  | 2 |  | 20 |" in text
-    assert "| Median over data sets | 0.10 | 2.00 |" in text
+    assert "| Median over datasets | 0.10 | 2.00 |" in text
     assert "were timed in" not in text
     rows.loc[rows["method"] == "realmlp", "run"] = "2026-02-03T04:05:06+00:00"
     assert "were timed in 2 runs" in make_report(rows, tmp_path).markdown.read_text()
 
 
-def test_without_our_defaults_the_report_says_nothing_of_them(report):
+def test_a_report_without_our_defaults_has_no_such_sections(report):
     for text in (report.terminal, report.markdown.read_text(), report.html.read_text()):
-        assert "As they come" not in text
+        assert "Default settings" not in text
         assert "Time of a fit" not in text
 
 
-def test_every_method_has_a_colour_and_a_marker_of_its_own():
-    styles = styles_of(list(LABELS)).values()
-    assert len({style.light for style in styles}) == len({style.dark for style in styles})
-    assert len({style.light for style in styles}) == len(LABELS)
-    assert len({style.marker for style in styles}) == len(LABELS)
+def test_every_method_has_its_own_colour():
+    assert len({colour_of(name) for name in LABELS}) == len(LABELS)
 
 
 def test_equal_rows_give_equal_bytes(tmp_path):
@@ -285,7 +278,7 @@ def test_equal_rows_give_equal_bytes(tmp_path):
     ]
 
 
-def test_a_report_that_cannot_be_written_leaves_no_draft(tmp_path):
+def test_a_report_that_cannot_be_written_leaves_no_temporary_file(tmp_path):
     (tmp_path / "report.html").mkdir()
     with pytest.raises(OSError, match="report.html"):
         make_report(make_rows(methods=["erm"]), tmp_path)
@@ -293,13 +286,13 @@ def test_a_report_that_cannot_be_written_leaves_no_draft(tmp_path):
 
 
 def svgs_of(page):
-    return re.findall(r"<svg viewBox.*?</svg>", page, flags=re.DOTALL)
+    return re.findall(r'<svg viewBox="[^"]*" role="img".*?</svg>', page, flags=re.DOTALL)
 
 
 def test_figures_are_well_formed_labelled_and_do_not_share_ids(report):
     page = report.html.read_text()
     figures = svgs_of(page)
-    assert len(figures) == page.count("<figure>") == 2 + 4 * 6 + 1
+    assert len(figures) == page.count("<figure>") == 2 + 2 * 6
     for figure in figures:
         root = ElementTree.fromstring(figure)
         assert root.get("role") == "img"
@@ -309,21 +302,7 @@ def test_figures_are_well_formed_labelled_and_do_not_share_ids(report):
     assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', page)) <= set(ids)
 
 
-def test_colours_follow_the_page(report):
-    for figure in svgs_of(report.html.read_text()):
-        texts = re.findall(r"<text style=\"([^\"]*)\"", figure)
-        assert texts
-        assert all("fill: var(--" in style for style in texts)
-        assert "font-family" not in figure
-
-
-def test_a_cell_of_the_map_tells_its_numbers_and_ticks_are_whole(report):
-    page = report.html.read_text()
-    assert re.search(r"<title>alpha 0.1, eta 0.001: \d+\.\d\d %</title>", page)
-    assert ">0.001</text>" in page
-
-
-def test_the_page_asks_for_nothing_and_is_small(report):
+def test_the_page_loads_nothing_and_is_small(report):
     page = report.html.read_text()
     assert not re.search(r"<script|@import|\bsrc=|https?:", page)
     assert len(page) < 2_000_000 / 15 * 6  # so that the paper's 15 fit into two megabytes
@@ -332,11 +311,13 @@ def test_the_page_asks_for_nothing_and_is_small(report):
 def test_text_of_users_is_escaped_everywhere(tmp_path):
     rows = pd.concat(
         [
-            make_rows([NASTY], ["erm", "mixup", "mixupe", NASTY]),
-            frame(make_row(NASTY, error=NASTY, split=7)),
+            make_rows([HOSTILE], ["erm", "mixup", "mixupe", HOSTILE]),
+            frame(make_row(HOSTILE, error=HOSTILE, split=7)),
         ]
     )
-    report = make_report(rows, tmp_path, command=f"run {NASTY}", not_run={f"{NASTY} two": NASTY})
+    report = make_report(
+        rows, tmp_path, command=f"run {HOSTILE}", not_run={f"{HOSTILE} two": HOSTILE}
+    )
     page = report.html.read_text()
     assert "<b>" not in page
     assert page.count("&lt;b&gt;&amp;_|") > 10
@@ -348,10 +329,10 @@ def test_text_of_users_is_escaped_everywhere(tmp_path):
     latex = report.latex.read_text()
     assert r"\textless{}b\textgreater{}\&\_\textbar{}" in latex
     assert "<b>" not in re.sub("%.*", "", latex)
-    assert NASTY in report.terminal
+    assert HOSTILE in report.terminal
 
 
-def test_control_characters_reach_no_terminal(tmp_path):
+def test_control_characters_are_removed(tmp_path):
     rows = make_rows(["red\x1b[31m\nrose"], ["erm"])
     report = make_report(rows, tmp_path)
     assert "red [31m rose" in report.terminal
@@ -375,14 +356,14 @@ def test_rows_of_a_latex_table_have_all_columns(report):
     assert len(labels) == len(set(labels))
 
 
-def test_a_name_in_brackets_is_no_option_of_latex():
-    sheet = Sheet(
+def test_a_name_in_brackets_is_not_an_option_of_latex():
+    table = ReportTable(
         "x",
         "Caption.",
         [Column("name"), Column("n")],
         [[Cell("a"), Cell("1")], [Cell("[2pt] *"), Cell("2")]],
     )
-    assert "{[}2pt] {*} & 2" in as_latex(sheet)
+    assert "{[}2pt] {*} & 2" in as_latex(table)
 
 
 def test_the_terminal_table_fits_into_a_hundred_columns(tmp_path):
@@ -401,20 +382,20 @@ def test_the_terminal_table_fits_into_a_hundred_columns(tmp_path):
     assert all(name in report.terminal for name in ("CatBoost", "Hist. gradient boosting", "…"))
 
 
-def test_a_table_is_parted_between_groups():
+def test_a_wide_table_is_split_between_groups():
     columns = [
         Column("name", is_number=False),
         *(Column(head, group) for group in "AB" for head in ("ours", "diff.")),
     ]
-    sheet = Sheet("x", "Caption.", columns, [[Cell("row"), *map(Cell, "1234")]])
-    first, second = as_terminal(sheet, width=20).split("\n\n")
+    table = ReportTable("x", "Caption.", columns, [[Cell("row"), *map(Cell, "1234")]])
+    first, second = as_terminal(table, width=20).split("\n\n")
     assert first.splitlines()[-1].split() == ["row", "1", "2"]
     assert second.splitlines()[-1].split() == ["row", "3", "4"]
-    assert r"\multicolumn{2}{c}{A} & \multicolumn{2}{c}{B}" in as_latex(sheet)
+    assert r"\multicolumn{2}{c}{A} & \multicolumn{2}{c}{B}" in as_latex(table)
 
 
 CASES = {
-    "one data set": (make_rows(), "On iris, "),
+    "one dataset": (make_rows(), "On iris, "),
     "one method": (
         make_rows(["iris", "cmc"], ["mixupe"]),
         "MixupE has the lowest mean test error most often",
@@ -424,7 +405,7 @@ CASES = {
         make_rows(["iris", "cmc"], ["erm", "mixup"]),
         "ERM and Mixup have the lowest mean test error equally often",
     ),
-    "only peers": (
+    "only baselines": (
         make_rows(methods=["logistic"], train_losses="", test_losses=""),
         "Logistic regression has the lowest",
     ),
@@ -449,7 +430,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_odd_runs_have_a_sensible_report(name, tmp_path):
+def test_unusual_runs_have_a_report(name, tmp_path):
     rows, sentence = CASES[name]
     report = make_report(rows, tmp_path)
     for text in (
@@ -474,18 +455,18 @@ def test_failed_fits_are_counted_and_listed(tmp_path):
         [make_rows(n_splits=1), make_rows(["cmc"], error="no | memory", test_error=None)]
     )
     text = make_report(rows, tmp_path).markdown.read_text()
-    assert "Fits that failed: 20 of 30." in text
+    assert "Failed fits: 20 of 30." in text
     assert r"| cmc | MixupE | no \| memory | 12 |" in text
     assert "| cmc | no result: the rows hold 20 fits, of which 20 failed |" in text
 
 
 @pytest.mark.parametrize("n_together", [1, 15])
-def test_seconds_are_called_a_share_where_networks_trained_together(n_together, tmp_path):
+def test_seconds_of_networks_trained_as_one_are_called_a_share(n_together, tmp_path):
     text = make_report(make_rows(n_together=n_together), tmp_path).markdown.read_text()
-    assert ("share of a single one" in text) == (n_together > 1)
+    assert ("share of a single network" in text) == (n_together > 1)
 
 
-def test_rows_that_are_not_ours_are_refused(tmp_path):
+def test_invalid_rows_are_rejected(tmp_path):
     with pytest.raises(
         ValueError, match="Got rows without seed, test_ece, but expected all columns"
     ):

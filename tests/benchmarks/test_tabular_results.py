@@ -1,4 +1,4 @@
-"""What is chosen from the rows of the tabular benchmark, and how methods are compared."""
+"""How configurations are selected from the rows, and how methods are compared."""
 
 import itertools
 
@@ -13,6 +13,8 @@ from benchmarks._tabular.report import paper
 from benchmarks._tabular.report.results import (
     choose,
     choose_per_split,
+    clean,
+    comparable,
     count_at_or_below,
     error_table,
     win_tie_loss,
@@ -34,7 +36,7 @@ def both_splits(alpha=0.1, eta=None, method="mixup", **changes):
     return [make_row(method=method, alpha=alpha, eta=eta, split=s, **changes) for s in (0, 1)]
 
 
-def test_validation_chooses_whatever_the_test_errors_say():
+def test_validation_errors_alone_select():
     rows = both_splits(0.1, valid_error=3.0, test_error=50.0)
     rows += both_splits(1.0, valid_error=4.0, test_error=1.0)
     chosen = choose(frame(*rows)).iloc[0]
@@ -51,15 +53,15 @@ def test_validation_chooses_whatever_the_test_errors_say():
     ],
     ids=["lower log loss", "smaller alpha", "smaller eta"],
 )
-def test_ties_are_settled_in_order(better, worse):
+def test_ties_are_broken_in_order(better, worse):
     for order in ([better, worse], [worse, better]):
         rows = [row for own in order for row in both_splits(method="mixupe", **own)]
         chosen = choose(frame(*rows)).iloc[0]
         assert {name: chosen[name] for name in better} == better
 
 
-def test_the_same_number_of_wrong_answers_is_a_tie_though_rows_are_rounded():
-    # Of 150 rows in three splits, 30 are wrong: 5 + 10 + 15, or three times 10.
+def test_equal_numbers_of_errors_tie_despite_rounding():
+    # Of 150 samples in three splits, 30 are wrong: 5 + 10 + 15, or three times 10.
     uneven = [
         make_row(method="mixup", alpha=1.0, split=s, valid_error=e, valid_log_loss=0.1)
         for s, e in enumerate([3.33333, 6.66667, 10.0])
@@ -112,7 +114,7 @@ def test_a_method_that_shares_too_few_splits_has_no_result(few):
 
 
 @pytest.mark.parametrize("method", ["mixup", "logistic"])
-def test_params_of_one_method_do_not_compete(method):
+def test_one_method_has_one_set_of_params(method):
     rows = [make_row(method=method), make_row(method=method, params='{"lr": 1.0}', valid_error=1)]
     with pytest.raises(ValueError, match=f"Got 2 params of {method} on iris .*expected one"):
         choose(frame(*rows))
@@ -121,7 +123,7 @@ def test_params_of_one_method_do_not_compete(method):
     assert len(choose(frame(rows[0], rows[1] | failed))) == 1
 
 
-def test_the_stricter_choice_is_made_on_each_split_alone():
+def test_choose_per_split_uses_each_split_alone():
     # By mean and split: alpha, valid_error, valid_log_loss, test_error on splits 0, 1 and 2.
     numbers = {
         0.1: [(1.0, 0.3, 10.0), (9.0, 0.3, 20.0), (5.0, 0.3, 1.0)],
@@ -137,7 +139,7 @@ def test_the_stricter_choice_is_made_on_each_split_alone():
     # This one would be chosen on split 0, but lacks the others.
     rows.append(make_row(method="mixup", alpha=2.0, valid_error=0.0, test_error=99.0))
     rows += [make_row(split=s, test_error=30.0) for s in range(3)]
-    strict = choose_per_split(frame(*rows)).set_index("method")
+    strict = choose_per_split(comparable(clean(frame(*rows)))).set_index("method")
     # Split 0 takes 0.1, split 1 takes 0.5, and so does split 2, by its log loss.
     assert strict.loc["mixup", "test_error"] == np.mean([10.0, 31.0, 40.0])
     assert strict.loc["mixup", "test_error_std"] == np.std([10.0, 31.0, 40.0], ddof=1)
@@ -161,7 +163,7 @@ def grid_rows(method, grid, label="paper"):
     return [make_row("iris", method, c.alpha, c.eta, grid=label) for c in configs_of(method, grid)]
 
 
-def test_the_grid_is_told_by_the_configurations_that_are_there():
+def test_the_grid_is_found_from_the_configurations():
     for grid in ("paper", "reduced", "default"):
         for method in ("mixup", "mixupe"):
             rows = grid_rows(method, grid, label="any")
@@ -183,17 +185,17 @@ def test_the_grid_is_told_by_the_configurations_that_are_there():
         ("csv", "iris", 61, ""),
     ],
 )
-def test_data_of_the_paper_are_known_by_more_than_their_name(source, name, data_id, expected):
+def test_the_papers_datasets_are_identified_by_id(source, name, data_id, expected):
     chosen = choose(frame(make_row(name, source=source, data_id=data_id)))
     assert chosen["in_paper"].tolist() == [expected]
 
 
-def test_every_data_set_of_the_paper_has_its_number():
+def test_every_dataset_of_the_paper_has_its_id():
     assert list(paper.DATA_IDS) == list(paper.FIGURES) == list(PAPER_TASKS)
     assert paper.DATA_IDS["abalone"] == PAPER_TASKS["abalone"].number
 
 
-def test_of_equal_keys_the_last_row_counts():
+def test_the_last_row_of_a_key_counts():
     failed = make_row(error="out of memory", valid_error=None, test_error=None)
     good = make_row(test_error=4.0)
     assert choose(frame(failed, good))["test_error"].tolist() == [4.0]
@@ -201,7 +203,7 @@ def test_of_equal_keys_the_last_row_counts():
     assert choose(frame(good, make_row(test_error=6.0)))["test_error"].tolist() == [6.0]
 
 
-def test_data_sets_of_one_name_stay_apart():
+def test_datasets_of_one_name_are_kept_apart():
     other = {"data": "another", "source": "embedded", "test_error": 2.0}
     rows = frame(make_row(), make_row(**other), make_row(splits="task"))
     assert choose(rows)["set"].tolist() == [
@@ -211,7 +213,7 @@ def test_data_sets_of_one_name_stay_apart():
     ]
 
 
-def test_the_papers_table_says_what_it_is_said_to_say():
+def test_counts_of_the_papers_table():
     lowest = [min(row, key=lambda method: row[method].mean) for row in paper.FIGURES.values()]
     assert len(lowest) == 15
     assert lowest.count("mixupe") == 9
@@ -219,7 +221,7 @@ def test_the_papers_table_says_what_it_is_said_to_say():
     assert paper.count_below("mixupe", "erm") == 14
 
 
-def test_wins_ties_and_losses_go_by_what_is_printed():
+def test_wins_ties_and_losses_use_printed_errors():
     values = {"a": (1.001, 1.004), "b": (2.0, 1.0), "c": (1.0, 2.0), "d": (3.0, None)}
     rows = [
         make_row(name, m, test_error=e)
@@ -233,7 +235,7 @@ def test_wins_ties_and_losses_go_by_what_is_printed():
     assert count_at_or_below(errors, "mixupe", "erm") == (0, 0)
 
 
-def test_ranks_and_their_test_are_those_worked_out_by_hand():
+def test_ranks_and_friedman_test_match_a_worked_example():
     # On six sets MixupE is first five times and second once, Mixup the other way round.
     errors = pd.DataFrame(
         {"erm": [9.0] * 6, "mixup": [2.0] * 5 + [1.0], "mixupe": [1.0] * 5 + [2.0]}
@@ -287,15 +289,15 @@ def test_p_values_are_corrected_for_their_number():
 
 
 @pytest.mark.parametrize(("n_sets", "n_methods"), [(4, 3), (9, 2), (1, 1)])
-def test_too_little_to_rank_is_said_in_a_sentence(n_sets, n_methods):
+def test_too_few_results_to_rank_give_a_sentence(n_sets, n_methods):
     errors = pd.DataFrame(
         np.random.default_rng(0).uniform(size=(n_sets, n_methods)),
         columns=["erm", "mixup", "mixupe"][:n_methods],
     )
-    assert compare_ranks(errors).startswith("Ranks are left out: they need three methods")
+    assert compare_ranks(errors).startswith("There are no ranks: they need three methods")
 
 
-def test_a_method_on_few_data_sets_does_not_keep_the_others_from_being_ranked():
+def test_a_method_on_few_datasets_is_left_out_of_the_ranks():
     errors = pd.DataFrame(
         np.random.default_rng(0).uniform(size=(6, 4)),
         columns=["erm", "mixup", "mixupe", "logistic"],
@@ -305,7 +307,7 @@ def test_a_method_on_few_data_sets_does_not_keep_the_others_from_being_ranked():
     assert (test.n_sets, test.left_out) == (6, ("logistic",))
 
 
-def test_a_peer_on_few_data_sets_takes_none_from_the_papers_methods():
+def test_a_baseline_on_few_datasets_does_not_affect_the_papers_methods():
     errors = pd.DataFrame(
         np.random.default_rng(0).uniform(size=(9, 4)),
         columns=["erm", "mixup", "mixupe", "logistic"],
@@ -324,5 +326,5 @@ def test_a_peer_on_few_data_sets_takes_none_from_the_papers_methods():
 def test_equal_errors_have_no_ranks():
     assert (
         compare_ranks(pd.DataFrame(np.ones((6, 3)), columns=list("abc")))
-        == "Ranks are left out: all methods have the same errors."
+        == "There are no ranks: all methods have the same errors."
     )

@@ -1,4 +1,4 @@
-"""The file of results: nothing that was finished is lost, nothing is there twice."""
+"""The results file: no finished fit is lost, and none is there twice."""
 
 import pathlib
 import subprocess
@@ -7,7 +7,8 @@ import sys
 import pandas as pd
 import pytest
 
-from benchmarks._tabular.rows import COLUMNS, RowsFile, as_line, key_of, read_rows
+from benchmarks._harness.results_file import ResultsFile, read_rows
+from benchmarks._tabular.protocol import COLUMNS, FITS
 
 
 def row(split=0, **values):
@@ -21,16 +22,16 @@ def path(tmp_path):
     return tmp_path / "out" / "rows.csv"
 
 
-def test_rows_come_back_as_they_were_written(path):
-    with RowsFile(path) as file:
+def test_rows_are_read_as_written(path):
+    with ResultsFile(path, FITS) as file:
         file.add([row(0), row(1, dataset='a "b", c', error="ValueError: no,\nnot so")])
         file.add([row(2, dataset="NA", alpha=None)])
         assert file.keys() == {
-            key_of(row(0)),
-            key_of(row(1, dataset='a "b", c')),
-            key_of(row(2, dataset="NA", alpha=None)),
+            FITS.key_of(row(0)),
+            FITS.key_of(row(1, dataset='a "b", c')),
+            FITS.key_of(row(2, dataset="NA", alpha=None)),
         }
-    rows = read_rows(path)
+    rows = read_rows(path, FITS)
     assert list(rows.columns) == list(COLUMNS)
     assert rows["dataset"].tolist() == ["iris", 'a "b", c', "NA"]
     assert rows["error"].tolist() == ["", "ValueError: no, not so", ""]
@@ -40,90 +41,92 @@ def test_rows_come_back_as_they_were_written(path):
 
 
 @pytest.mark.parametrize("n_left", [1, 5, 40])
-def test_a_row_that_was_cut_is_run_again_and_the_others_stay(path, n_left):
-    with RowsFile(path) as file:
+def test_an_incomplete_row_is_removed_and_the_others_stay(path, n_left):
+    with ResultsFile(path, FITS) as file:
         file.add([row(0), row(1)])
     whole = path.read_text()
-    path.write_text(whole + as_line(row(2))[:n_left])
-    assert read_rows(path)["split"].tolist() == [0, 1]
-    file = RowsFile(path)
-    with pytest.warns(UserWarning, match=f"{n_left} bytes are cut off"):
+    path.write_text(whole + FITS.as_line(row(2))[:n_left])
+    assert read_rows(path, FITS)["split"].tolist() == [0, 1]
+    file = ResultsFile(path, FITS)
+    with pytest.warns(UserWarning, match=f"{n_left} bytes are removed"):
         file.__enter__()
     assert len(file.keys()) == 2
     file.add([row(2)])
-    assert path.read_text() == whole + as_line(row(2))
+    assert path.read_text() == whole + FITS.as_line(row(2))
 
 
-def test_a_file_cut_in_its_first_line_begins_anew(path):
+def test_a_file_with_an_incomplete_header_starts_again(path):
     path.parent.mkdir()
     path.write_text("source,data")
-    file = RowsFile(path)
+    file = ResultsFile(path, FITS)
     with pytest.warns(UserWarning, match="11 bytes"):
         file.__enter__()
     file.add([row(0)])
-    assert len(read_rows(path)) == 1
+    assert len(read_rows(path, FITS)) == 1
 
 
-def test_a_damaged_line_is_named(path):
-    with RowsFile(path) as file:
+def test_a_damaged_line_is_reported_with_its_number(path):
+    with ResultsFile(path, FITS) as file:
         file.add([row(0), row(1)])
     lines = path.read_text().splitlines()
     lines[1] = lines[1][:30]
     path.write_text("\n".join(lines) + "\n")
     with pytest.raises(ValueError, match=r"line 2 of .*rows.csv with \d+ values, but expected 31"):
-        RowsFile(path).__enter__()
+        ResultsFile(path, FITS).__enter__()
 
 
-def test_a_file_of_another_kind_is_left_alone(path):
+def test_a_file_of_another_kind_is_not_changed(path):
     path.parent.mkdir()
     path.write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match="columns 'a,b'.* choose another folder"):
-        RowsFile(path).__enter__()
+        ResultsFile(path, FITS).__enter__()
     assert path.read_text() == "a,b\n1,2\n"
 
 
 def test_a_failed_fit_is_replaced_by_the_next_one(path):
     failed = row(0, error="ValueError: oh", test_error=None)
-    with RowsFile(path) as file:
+    with ResultsFile(path, FITS) as file:
         file.add([failed])
-        assert file.keys() == {key_of(row(0))}
+        assert file.keys() == {FITS.key_of(row(0))}
         assert file.keys(with_failed=False) == set()
         file.add([row(0)])
-        assert file.keys(with_failed=False) == {key_of(row(0))}
-    rows = read_rows(path)
+        assert file.keys(with_failed=False) == {FITS.key_of(row(0))}
+    rows = read_rows(path, FITS)
     assert rows[["error", "test_error"]].values.tolist() == [["", 2.5]]
 
 
 def test_two_runs_cannot_write_to_one_folder(path):
     program = f"""
 import pathlib
-from benchmarks._tabular.rows import RowsFile
+from benchmarks._harness.results_file import ResultsFile
+from benchmarks._tabular.protocol import FITS
 try:
-    RowsFile(pathlib.Path({str(path)!r})).__enter__()
+    ResultsFile(pathlib.Path({str(path)!r}), FITS).__enter__()
 except ValueError as error:
     print(error)
 """
-    with RowsFile(path):
+    with ResultsFile(path, FITS):
         result = subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, check=True
         )
-    assert "in which another run is writing" in result.stdout
-    with RowsFile(path) as file:
+    assert "to which another run is writing" in result.stdout
+    with ResultsFile(path, FITS) as file:
         file.add([row(0)])
 
 
-def test_a_full_disk_costs_no_row_that_was_there(path):
-    """A limit on the size of files stands in for the end of a disk: the write fails half-way."""
-    with RowsFile(path) as file:
+def test_a_full_disk_loses_no_earlier_row(path):
+    """A limit on the file size simulates a full disk: the write fails in the middle."""
+    with ResultsFile(path, FITS) as file:
         file.add([row(0)])
     before = path.read_bytes()
     program = f"""
 import pathlib, resource, signal, sys
-from benchmarks._tabular.rows import RowsFile
-sys.path.insert(0, {str(pathlib.Path(__file__).parents[1])!r})
+from benchmarks._harness.results_file import ResultsFile
+from benchmarks._tabular.protocol import FITS
+sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})
 from test_tabular_rows import row
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-with RowsFile(pathlib.Path({str(path)!r})) as file:
+with ResultsFile(pathlib.Path({str(path)!r}), FITS) as file:
     resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before) + 50}, resource.RLIM_INFINITY))
     try:
         file.add([row(1), row(2)])
@@ -137,53 +140,53 @@ with RowsFile(pathlib.Path({str(path)!r})) as file:
     assert path.read_bytes() == before
 
 
-def test_an_unknown_column_is_refused(path):
-    with RowsFile(path) as file:
+def test_an_unknown_column_is_rejected(path):
+    with ResultsFile(path, FITS) as file:
         file.add([row(0)])
         with pytest.raises(ValueError, match="colour"):
             file.add([row(1), row(2, colour="red")])
-    assert len(read_rows(path)) == 1
+    assert len(read_rows(path, FITS)) == 1
 
 
-def test_a_file_that_is_removed_during_a_run_begins_anew(path):
-    with RowsFile(path) as file:
+def test_a_file_removed_during_a_run_starts_again(path):
+    with ResultsFile(path, FITS) as file:
         file.add([row(0)])
         path.unlink()
         file.add([row(1)])
-    assert read_rows(path)["split"].tolist() == [1]
+    assert read_rows(path, FITS)["split"].tolist() == [1]
 
 
 def test_an_empty_file_has_no_rows(path):
     path.parent.mkdir()
     path.write_text("")
-    assert read_rows(path).empty
-    with RowsFile(path) as file:
+    assert read_rows(path, FITS).empty
+    with ResultsFile(path, FITS) as file:
         assert file.keys() == set()
         file.add([row(0)])
-    assert len(read_rows(path)) == 1
+    assert len(read_rows(path, FITS)) == 1
 
 
-def test_a_number_is_the_same_however_a_spreadsheet_writes_it(path):
-    with RowsFile(path) as file:
+def test_a_key_does_not_depend_on_the_format_of_numbers(path):
+    with ResultsFile(path, FITS) as file:
         file.add([row(0, alpha=0.001)])
         path.write_text(path.read_text().replace("0.001,", "1E-03,"))
-        assert file.keys() == {key_of(row(0, alpha=0.001))}
+        assert file.keys() == {FITS.key_of(row(0, alpha=0.001))}
 
 
-def test_a_value_that_is_no_number_is_told(path):
-    with RowsFile(path) as file:
+def test_a_value_that_is_not_a_number_is_reported(path):
+    with ResultsFile(path, FITS) as file:
         file.add([row(0, valid_error="abc")])
-    with pytest.raises(ValueError, match="rows.csv with a value that is no number.*abc"):
-        read_rows(path)
+    with pytest.raises(ValueError, match="rows.csv with a value that is not a number.*abc"):
+        read_rows(path, FITS)
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path):
     (tmp_path / "out").write_text("a file")
     with pytest.raises(OSError, match="Got the output folder .*out, but expected one that can be"):
-        RowsFile(tmp_path / "out" / "rows.csv").__enter__()
+        ResultsFile(tmp_path / "out" / "rows.csv", FITS).__enter__()
 
 
 def test_a_reader_needs_no_lock(path):
-    with RowsFile(path) as file:
+    with ResultsFile(path, FITS) as file:
         file.add([row(0)])
-        assert isinstance(read_rows(path), pd.DataFrame)
+        assert isinstance(read_rows(path, FITS), pd.DataFrame)

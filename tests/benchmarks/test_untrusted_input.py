@@ -5,8 +5,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from benchmarks._signals.data import load_npz
 from benchmarks._tabular.options import folder_of, parser
+from benchmarks._vision_speech.data import load_npz
 from mixupe_sklearn.datasets import _decompress
 
 

@@ -4,7 +4,8 @@ import torch
 from scipy import sparse
 
 from mixupe_sklearn._data import batches as _batches
-from mixupe_sklearn._data.batches import Batches, CentredRows, centre
+from mixupe_sklearn._data.batches import Batches
+from mixupe_sklearn._data.rows import CentredRows, centre
 
 
 def rows_of(batches):
@@ -22,7 +23,7 @@ def rows_of(batches):
     ids=["numpy", "torch", "csr", "coo"],
 )
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_every_row_comes_once_with_its_target(data, shuffle):
+def test_every_sample_comes_once_with_its_target(data, shuffle):
     y = np.arange(10)
     batches = Batches(data, y, batch_size=3, shuffle=shuffle, random_state=0)
     seen = torch.cat([y for _, y in batches])
@@ -31,7 +32,7 @@ def test_every_row_comes_once_with_its_target(data, shuffle):
         assert torch.equal(X[:, 0].long(), 2 * y_batch)
 
 
-def test_dicts_are_taken_entry_by_entry():
+def test_dicts_are_indexed_entry_by_entry():
     data = {"X": np.arange(10.0), "sample_weight": np.arange(10.0)}
     for X, _ in Batches(data, np.zeros(10), batch_size=4, shuffle=True, random_state=0):
         assert torch.equal(X["X"], X["sample_weight"])
@@ -44,7 +45,7 @@ def test_a_subset_stays_a_subset():
 
 
 @pytest.mark.parametrize("seed", [lambda: 0, lambda: np.random.default_rng(0)])
-def test_order_is_new_each_time_and_follows_the_seed(seed):
+def test_order_is_new_in_each_iteration_and_follows_the_seed(seed):
     first, second = (Batches(np.arange(50), shuffle=True, random_state=seed()) for _ in range(2))
     epoch = rows_of(first)
     assert torch.equal(epoch, rows_of(second))
@@ -90,20 +91,20 @@ def test_centring_happens_before_rounding_to_single_precision():
     assert centre(X, X.mean(axis=0)).ravel().tolist() == [-1.5, -0.5, 0.5, 1.5]
 
 
-def test_a_read_only_array_is_no_reason_to_warn():
+def test_a_read_only_array_gives_no_warning():
     X = np.zeros((4, 2))
     X.flags.writeable = False
     assert len(rows_of(Batches(X))) == 4
 
 
-def test_arrays_that_torch_does_not_take_as_they_are():
+def test_arrays_that_torch_rejects_are_converted():
     X = np.arange(6.0).reshape(3, 2)
     for other in (X[::-1], X.astype(">f8"), np.asfortranarray(X)[:, ::-1]):
         assert np.array_equal(rows_of(Batches(other)).numpy(), other)
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_large_arrays_that_torch_does_not_take_are_converted_batch_by_batch(monkeypatch, shuffle):
+def test_large_arrays_that_torch_rejects_are_converted_batch_by_batch(monkeypatch, shuffle):
     X = np.arange(20.0).reshape(10, 2)
     read_only = X.copy()
     read_only.flags.writeable = False

@@ -8,7 +8,6 @@ import os
 import pathlib
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import joblib
 import numpy as np
@@ -20,25 +19,33 @@ from scipy import sparse
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from mixupe_sklearn import MixupENet, MixupERegressor
-from mixupe_sklearn._data import rows as _inputs
-from mixupe_sklearn._data.batches import SMALL_COPY, Batches, CentredRows, centre, is_mapped
-from mixupe_sklearn._data.rows import Rows, centred, in_chunks, is_copied, on_device
-from mixupe_sklearn._net import build as _training
-from mixupe_sklearn._net.build import as_tensors
+from mixupe_sklearn._data import rows as _rows
+from mixupe_sklearn._data.batches import Batches
+from mixupe_sklearn._data.rows import (
+    SMALL_COPY,
+    CentredRows,
+    Rows,
+    as_tensors,
+    centre,
+    centred,
+    in_chunks,
+    is_copied,
+    is_mapped,
+    on_device,
+)
 from mixupe_sklearn.modules import MLP
 
 META = torch.device("meta")
-# What a fit or a prediction may take beside data and result; each table is larger than that.
+# Memory of a fit or a prediction beyond data and result; each table is larger.
 ALLOWED = 48 * 2**20
-# Large arrays then go back to the system when they are freed. By default, glibc's malloc learns
-# from what is freed to keep up to 64 MiB: room that the limit does not count in one run, and that
-# is in pieces, too small for a chunk of rows, in another.
+# With these settings, freed large arrays return to the system. By default, glibc's malloc keeps up
+# to 64 MiB of them, which the limit does not count, or which is too fragmented for a chunk.
 STEADY = {"MALLOC_MMAP_THRESHOLD_": str(2**16), "MALLOC_ARENA_MAX": "1"}
 N_ROWS, N_FEATURES = 200_000, 100
 CASES = (
     "rows by rows",
     "columns by columns",
-    "whole numbers",
+    "integers",
     "a file",
     "a file of float64",
     "a net and a file",
@@ -47,15 +54,15 @@ CASES = (
 )
 
 
-# What runs in a process of its own, whose memory is limited.
+# Run in a separate process with limited memory.
 
 
 @contextlib.contextmanager
 def at_most(n_bytes):
-    """Let the process take so much more memory of its own; pages of a file are not counted."""
+    """Limit the additional private memory of the process; pages of a file do not count."""
     import resource
 
-    gc.collect()  # what an earlier case has left in cycles would be room for this one
+    gc.collect()  # garbage of an earlier case would be extra memory for this one
     lines = pathlib.Path("/proc/self/status").read_text().splitlines()
     used = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData"))
     before = resource.getrlimit(resource.RLIMIT_DATA)
@@ -70,7 +77,7 @@ def make_table(case, folder):
     if case == "sparse":
         return sparse.random_array((20_000, 5_000), density=0.0005, format="csr", rng=0)
     shape = (N_ROWS, N_FEATURES)
-    if case == "whole numbers":
+    if case == "integers":
         return np.resize(np.arange(251, dtype=np.uint8), (N_ROWS, 4 * N_FEATURES))
     values = np.resize(np.random.default_rng(0).normal(size=10_007).astype(np.float32), shape)
     if case == "columns by columns":
@@ -122,7 +129,7 @@ def run_case(case, folder):
 
 
 def run_all(folder):
-    """Print what went wrong in each case, as JSON; nothing where nothing did."""
+    """Print the error of each case as JSON, an empty string without one."""
     torch.set_num_threads(1)
     small = np.random.default_rng(0).normal(size=(1000, 3))
     make_classifier().fit(small, np.arange(1000) % 2).predict_proba(small)
@@ -153,7 +160,7 @@ def found(tmp_path_factory):
     result = subprocess.run(
         [*command, str(tmp_path_factory.mktemp("tables"))],
         cwd=pathlib.Path(__file__).parent,
-        env=os.environ | STEADY,
+        env=os.environ | STEADY | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         check=True,
         capture_output=True,
         text=True,
@@ -166,17 +173,17 @@ def test_fit_and_predict_make_no_copy_of_the_data(found, case):
     assert found[case] == ""
 
 
-def test_the_limit_is_felt(found):
+def test_the_memory_limit_works(found):
     assert found["a copy"] == "is refused"
 
 
-# Batches of large tables are those of small ones.
+# Batches of large tables equal those of small ones.
 
 
 @pytest.fixture
 def by_batch(monkeypatch):
-    """A function that makes every table count as large from now on."""
-    return lambda: monkeypatch.setattr(_inputs, "SMALL_COPY", 0)
+    """Return a function that makes every table count as large."""
+    return lambda: monkeypatch.setattr(_rows, "SMALL_COPY", 0)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +201,7 @@ def by_batch(monkeypatch):
     ids=["C", "F", "strided", "backward", "float64", "float16", "int8", "bool"],
 )
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_rows_by_batch_equal_those_of_the_copy_to_the_bit(layout, dtype):
+def test_samples_by_batch_equal_those_of_the_copy_to_the_bit(layout, dtype):
     X = layout(np.random.default_rng(0).normal(size=(40, 7)).astype(np.float32))
     X_mean = X.mean(axis=0, dtype=np.float64)
     numbers = np.array([3, 39, 0, 3])
@@ -212,7 +219,7 @@ def test_rows_by_batch_equal_those_of_the_copy_to_the_bit(layout, dtype):
     assert torch.equal(out, expected[numbers])
 
 
-def test_sparse_entries_that_are_stored_twice_are_summed():
+def test_duplicate_sparse_entries_are_summed():
     entries = sparse.coo_array(([1.0, 2.0, 4.0], ([0, 0, 1], [1, 1, 0])), shape=(2, 3))
     X = sparse.csr_array((entries.data, entries.coords[1], [0, 2, 3]), shape=(2, 3))
     X_mean = np.array([0.5, 0.0, -1.0])
@@ -223,7 +230,7 @@ def test_sparse_entries_that_are_stored_twice_are_summed():
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("number", [-1, 4])
-def test_row_numbers_that_are_not_there_are_refused(kind, number):
+def test_sample_numbers_out_of_range_raise(kind, number):
     rows = CentredRows(kind(np.eye(4)), np.zeros(4))
     with pytest.raises(IndexError, match=f"{number}.*but expected 0 to 3"):
         rows[np.array([0, number])]
@@ -245,7 +252,7 @@ def test_a_fit_by_batch_equals_that_of_the_copy_to_the_bit(small_digits, by_batc
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.float16, bool])
-def test_whole_numbers_give_what_the_same_floats_give(small_digits, dtype):
+def test_integers_give_the_result_of_equal_floats(small_digits, dtype):
     X, y = small_digits
     X = (16 * X).astype(dtype)
     one, other = (
@@ -256,42 +263,42 @@ def test_whole_numbers_give_what_the_same_floats_give(small_digits, dtype):
     assert np.array_equal(one.predict(X), other.predict(X.astype(np.float64)))
 
 
-def test_predictions_in_chunks_are_those_of_the_rows_alone(small_digits, monkeypatch):
+def test_predictions_in_chunks_equal_those_of_single_samples(small_digits, monkeypatch):
     X, y = small_digits
     labels = np.array(["zero", "one", "two", "three", "four", *"56789"])[y]
     classifier = paper_classifier(max_epochs=1, random_state=0).fit(X, labels)
     whole = [getattr(classifier, name)(X) for name in ("predict", "predict_proba")]
-    monkeypatch.setattr(_inputs, "MAX_ROWS", 32)
+    monkeypatch.setattr(_rows, "MAX_ROWS", 32)
     in_parts = [getattr(classifier, name)(X) for name in ("predict", "predict_proba")]
     for one, other in zip(whole, in_parts, strict=True):
         assert one.dtype == other.dtype
         assert np.array_equal(one, other)
 
 
-def test_chunks_cover_all_rows_once_and_never_hold_too_much():
+def test_chunks_cover_all_samples_once_within_their_limits():
     for shape in ((0, 3), (1, 1), (16_385, 100), (50, 10**6), (50, 10**7)):
         parts = list(in_chunks(*shape))
         assert [i for part in parts for i in range(part.start, part.stop)] == [*range(shape[0])]
         assert all(part.stop - part.start <= 16 or shape[1] <= 2**18 for part in parts)
 
 
-# When a copy is made.
+# Conditions of a copy.
 
 
 def large(dtype):
-    """A table that says to be a little too large, but is one number."""
+    """A table of a shape that is slightly too large, with a single number in memory."""
     return np.broadcast_to(np.zeros((), dtype), (SMALL_COPY // 400 + 1, 100))
 
 
 @pytest.mark.parametrize(
     ("dtype", "is_worth_it"), [(np.float32, False), (np.float64, True), (np.uint8, False)]
 )
-def test_a_large_table_is_copied_where_the_copy_is_half_its_size(dtype, is_worth_it):
+def test_a_large_table_is_copied_if_the_copy_has_half_its_size(dtype, is_worth_it):
     assert is_copied(large(dtype), torch.float32) is is_worth_it
-    assert is_copied(large(dtype)[1:], torch.float32)  # now it is small
+    assert is_copied(large(dtype)[1:], torch.float32)  # small enough
 
 
-def test_what_lies_in_a_file_is_known_through_views_of_it(tmp_path):
+def test_memory_mapped_arrays_are_recognised_through_views(tmp_path):
     name = str(tmp_path / "rows.npy")
     np.save(name, np.zeros((8, 2)))
     joblib.dump(np.zeros((8, 2)), f"{name}.joblib")
@@ -305,7 +312,7 @@ def test_what_lies_in_a_file_is_known_through_views_of_it(tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["r", "c", "r+"])
-def test_read_only_files_are_no_reason_to_warn(tmp_path, mode, small_digits, by_batch):
+def test_read_only_files_give_no_warning(tmp_path, mode, small_digits, by_batch):
     X, y = small_digits
     np.save(tmp_path / "rows.npy", X.astype(np.float32))
     mapped = np.load(tmp_path / "rows.npy", mmap_mode=mode)
@@ -314,22 +321,22 @@ def test_read_only_files_are_no_reason_to_warn(tmp_path, mode, small_digits, by_
     assert np.array_equal(fitted.predict(mapped), fitted.predict(X.astype(np.float32)))
 
 
-def test_values_out_of_range_are_refused_by_batch_too(by_batch):
+def test_values_out_of_range_raise_by_batch_too(by_batch):
     X = np.array([[3e38], [-3e38], [3e38], [3e38]], dtype=np.float32)
     by_batch()
     for data in (X, sparse.csr_array(X)):
         with pytest.raises(ValueError, match="value of size 3e\\+38, but expected at most 3.4e"):
             centred(data, np.array([1.5e38]), torch.float32, by_batch=True)
-    # Huge numbers are welcome as long as they come out right.
+    # Huge numbers are accepted as long as they stay in range.
     rows = centred(np.abs(X), np.array([3e38]), torch.float32, by_batch=True)
     assert isinstance(rows, CentredRows)
 
 
-# Devices. The meta device has shapes and no numbers, and stands for one that is not the processor.
+# Devices. The meta device has shapes without data, and represents a device other than the CPU.
 
 
 class Copies(TorchDispatchMode):
-    """Count what is copied from one device to another."""
+    """Count copies from one device to another."""
 
     def __init__(self):
         super().__init__()
@@ -351,7 +358,7 @@ def make_data(n_rows=100, n_features=3):
 
 
 @pytest.mark.parametrize("indices", [None, np.arange(20, 90)], ids=["all", "some"])
-def test_batches_of_a_device_copy_row_numbers_once_an_epoch_and_nothing_else(indices):
+def test_batches_on_a_device_copy_only_the_sample_numbers_once_per_epoch(indices):
     X, y, weight = on_device(make_data(), META, n_free=10**6)
     batches = Batches(
         {"X": X, "sample_weight": weight}, y, indices=indices, batch_size=10, shuffle=True
@@ -372,7 +379,7 @@ def test_batches_without_an_order_copy_nothing():
     assert copies.sizes == []
 
 
-def test_a_batch_that_is_moved_by_itself_is_counted():
+def test_a_batch_that_is_moved_separately_is_counted():
     X, y, _ = make_data()
     with Copies() as copies:
         for X_batch, _ in Batches(X, y, batch_size=50, shuffle=True):
@@ -380,15 +387,15 @@ def test_a_batch_that_is_moved_by_itself_is_counted():
     assert copies.sizes == [50, 50]
 
 
-def test_data_is_moved_as_a_whole_or_not_at_all():
-    data = make_data()  # 1200 + 800 + 400 bytes, of which half may be taken
+def test_data_is_moved_completely_or_not_at_all():
+    data = make_data()  # 1200 + 800 + 400 bytes; half of the free memory may be used
     for n_free, device in ((4800, "meta"), (4799, "cpu")):
         assert [part.device.type for part in on_device(data, META, n_free)] == [device] * 3
     assert on_device((data[0], None), META, n_free=10**6)[1] is None
 
 
-def test_rows_by_batch_go_to_a_device_chunk_by_chunk(monkeypatch):
-    monkeypatch.setattr(_inputs, "MAX_ROWS", 32)
+def test_samples_by_batch_are_moved_to_a_device_chunk_by_chunk(monkeypatch):
+    monkeypatch.setattr(_rows, "MAX_ROWS", 32)
     rows = CentredRows(make_data()[0].numpy(), np.zeros(3))
     with Copies() as copies:
         (moved,) = on_device((rows,), META, n_free=10**6)
@@ -400,12 +407,12 @@ def test_rows_by_batch_go_to_a_device_chunk_by_chunk(monkeypatch):
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
 @pytest.mark.parametrize("n_free", [0, 10**6])
-def test_a_fits_data_lies_on_the_device_of_its_net_where_it_can(monkeypatch, kind, n_free):
+def test_the_data_of_a_fit_is_on_the_device_of_its_net_if_it_fits(monkeypatch, kind, n_free):
     X, y, weight = (part.numpy() for part in make_data())
-    net = SimpleNamespace(module_=torch.nn.Linear(3, 2), device="meta")
-    monkeypatch.setattr(_training, "free_memory", lambda device: n_free)
-    monkeypatch.setattr(_inputs, "SMALL_COPY", 0)
-    data = as_tensors(net, Rows(kind(X), y, weight), X.mean(axis=0), by_batch=True)
+    monkeypatch.setattr(_rows, "free_memory", lambda device: n_free)
+    monkeypatch.setattr(_rows, "SMALL_COPY", 0)
+    place = torch.float32, META
+    data = as_tensors(Rows(kind(X), y, weight), X.mean(axis=0), *place, by_batch=True)
     is_there = n_free > 0 and kind is np.asarray
     assert isinstance(data[0], torch.Tensor if is_there else CentredRows)
     assert {part.device for part in data[1:]} == {META if is_there else torch.device("cpu")}

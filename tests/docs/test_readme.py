@@ -10,9 +10,10 @@ import pytest
 from PIL import Image
 
 import mixupe_sklearn
+from benchmarks._harness.results_file import read_rows
+from benchmarks._tabular.protocol import FITS
 from benchmarks._tabular.report.results import choose, error_table, win_tie_loss
 from benchmarks._tabular.report.statistics import compare_ranks
-from benchmarks._tabular.rows import read_rows
 
 ROOT = pathlib.Path(mixupe_sklearn.__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -33,7 +34,7 @@ def script():
 def results(script):
     """Rank, error, log loss and time of each method with default settings."""
     errors = script.read_errors()
-    chosen = choose(read_rows(script.ROWS))
+    chosen = choose(read_rows(script.ROWS, FITS))
     by_method = chosen.groupby("method")
     columns = {
         "rank": compare_ranks(errors).ranks,
@@ -121,7 +122,7 @@ def test_the_ablation_equals_the_committed_rows():
 
 
 def test_the_p_value_of_the_papers_protocol_is_that_of_the_committed_rows():
-    errors = error_table(choose(read_rows(RESULTS / "tabular" / "rows.csv")))
+    errors = error_table(choose(read_rows(RESULTS / "tabular" / "rows.csv", FITS)))
     test = compare_ranks(errors[["erm", "mixup", "mixupe"]])
     for page in (README, WHEN_TO_USE):
         assert f"(p = {test.p_value:.2f})" in page

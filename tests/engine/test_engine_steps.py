@@ -1,4 +1,4 @@
-"""Epochs run by hand end where autograd would have taken them, and no one is left out."""
+"""Epochs of the engine equal epochs by autograd, for callbacks and subclasses too."""
 
 import copy
 import pickle
@@ -13,10 +13,8 @@ from skorch.dataset import Dataset
 from skorch.hf import AccelerateMixin
 
 from mixupe_sklearn import MixupENet, MixupERegressor
-from mixupe_sklearn._engine import eligibility as _by_hand
-from mixupe_sklearn._engine import prefetch as _feed
-from mixupe_sklearn._engine.eligibility import why_not_by_hand
-from mixupe_sklearn._engine.trainer import Stepper
+from mixupe_sklearn._engine import trainer as _trainer
+from mixupe_sklearn._engine.trainer import Stepper, why_not_by_hand
 from mixupe_sklearn._net import net as _net
 from mixupe_sklearn.modules import MLP
 
@@ -25,7 +23,7 @@ SMALL = {"module_params": {"d_hidden": (7, 5)}, "batch_size": 40, "max_epochs": 
 
 @pytest.fixture
 def by_autograd(monkeypatch):
-    """Fit with autograd, step by step, as if someone listened to each batch."""
+    """Fit with autograd, step by step, as with a callback for each batch."""
 
     def fit(estimator, *args, **kwargs):
         with monkeypatch.context() as patch:
@@ -37,14 +35,14 @@ def by_autograd(monkeypatch):
 
 @pytest.fixture
 def is_by_hand(monkeypatch):
-    """Tell whether the epochs so far were run by hand."""
+    """Return a function that reports whether the engine has run an epoch."""
     seen = []
 
-    def watched(net, iterator):
+    def recorded(net, iterator, factors):
         seen.append(net)
-        return _by_hand.run_by_hand(net, iterator)
+        return _trainer.run_by_hand(net, iterator, factors)
 
-    monkeypatch.setattr(_net, "run_by_hand", watched)
+    monkeypatch.setattr(_net, "run_by_hand", recorded)
     return lambda: bool(seen)
 
 
@@ -92,10 +90,10 @@ def assert_same(one, other, tolerance=1e-9):
     ],
     ids=lambda params: "-".join(str(value) for value in params.values()),
 )
-def test_an_epoch_by_hand_equals_autograd(
+def test_an_epoch_of_the_engine_equals_autograd(
     monkeypatch, by_autograd, is_by_hand, params, is_weighted, fraction, most
 ):
-    monkeypatch.setattr(_feed, "MOST_MIXED", most)
+    monkeypatch.setattr(_trainer, "MOST_MIXED", most)
     X, y, weight = rows()
     weight = weight if is_weighted else None
     estimator = paper_classifier(**SMALL, **params, penalty_fraction=fraction, random_state=0)
@@ -109,7 +107,7 @@ def test_an_epoch_by_hand_equals_autograd(
 @pytest.mark.parametrize("activation", ["relu", "gelu", "silu", "tanh", "identity"])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("d_hidden", [(), (4,), (5, 4, 3)], ids=str)
-def test_every_plain_mlp_and_head_can_be_run_by_hand(
+def test_the_engine_runs_every_plain_mlp_and_head(
     by_autograd, is_by_hand, d_hidden, bias, activation
 ):
     X, y, weight = rows()
@@ -146,7 +144,7 @@ def test_single_precision_agrees_with_autograd_to_a_millionth(by_autograd, digit
     ],
     ids=["adam", "adam with options", "adamw", "decoupled", "sgd"],
 )
-def test_steps_without_torchs_work_around_them_are_the_same_to_the_bit(optimizer, options):
+def test_steps_without_torchs_overhead_are_equal_to_the_bit(optimizer, options):
     def run(step_of):
         torch.manual_seed(0)
         weights = torch.randn(1000)
@@ -165,7 +163,7 @@ def test_steps_without_torchs_work_around_them_are_the_same_to_the_bit(optimizer
 
 
 class Listener(Callback):
-    """Counts batches, and changes nothing."""
+    """Counts batches and changes nothing."""
 
     def on_train_begin(self, net, **kwargs):
         self.n_batches_ = 0
@@ -186,7 +184,7 @@ class Listener(Callback):
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Callback) else str(value),
 )
-def test_callbacks_that_hear_batches_are_told_of_them(by_autograd, is_by_hand, callback, hears):
+def test_callbacks_with_batch_events_get_them(by_autograd, is_by_hand, callback, hears):
     X, y, _ = rows()
     estimator = paper_classifier(**SMALL, callbacks=[callback], early_stopping=True, random_state=0)
     expected = by_autograd(clone(estimator), X, y)
@@ -195,14 +193,14 @@ def test_callbacks_that_hear_batches_are_told_of_them(by_autograd, is_by_hand, c
     assert_same(estimator, expected, tolerance=1e-5 if not hears else 0.0)
 
 
-def test_a_listener_hears_every_batch():
+def test_a_callback_gets_every_batch_event():
     X, y, _ = rows()
     estimator = paper_classifier(**SMALL, callbacks=[("listener", Listener())]).fit(X, y)
     assert dict(estimator.net_.callbacks_)["listener"].n_batches_ == 2 * 4
 
 
 class Meddler(Callback):
-    """Between epochs, does what users do to nets: halves weights, resets the optimizer."""
+    """Changes a net between epochs as users do: halves weights, resets the optimizer."""
 
     def __init__(self, kind):
         self.kind = kind
@@ -249,7 +247,7 @@ class Meddler(Callback):
         *("activation", "a step of its own"),
     ],
 )
-def test_what_a_callback_does_between_epochs_counts(by_autograd, kind):
+def test_changes_by_a_callback_between_epochs_count(by_autograd, kind):
     X, y, _ = rows()
     params = {**SMALL, "max_epochs": 3, "eta": 0.2, "random_state": 0}
     estimator = paper_classifier(**params, callbacks=[Meddler(kind)])
@@ -272,7 +270,7 @@ class Copier(Callback):
         self.moments = copy.deepcopy(net.optimizer_.state_dict()["state"][0]["exp_avg"])
 
 
-def test_between_epochs_the_net_shows_the_weights_and_moments_of_the_moment():
+def test_between_epochs_the_net_has_the_current_weights_and_moments():
     X, y, _ = rows()
     estimator = paper_classifier(**SMALL, callbacks=[("copier", Copier())]).fit(X, y)
     copier = dict(estimator.net_.callbacks_)["copier"]
@@ -284,7 +282,7 @@ def test_between_epochs_the_net_shows_the_weights_and_moments_of_the_moment():
     assert torch.equal(copier.moments, state["exp_avg"])
 
 
-def test_after_training_every_weight_and_moment_has_memory_of_its_own():
+def test_after_training_every_weight_and_moment_has_its_own_memory():
     X, y, _ = rows()
     net = paper_classifier(**SMALL).fit(X, y).net_
     tensors = [*net.module_.parameters()]
@@ -296,7 +294,7 @@ def test_after_training_every_weight_and_moment_has_memory_of_its_own():
     assert len({tensor.data_ptr() for tensor in tensors}) == len(tensors)
 
 
-def test_a_copy_from_between_epochs_goes_on_by_autograd_as_the_net_does(monkeypatch):
+def test_a_copy_from_between_epochs_continues_by_autograd_as_the_net_does(monkeypatch):
     X, y, _ = rows()
     estimator = paper_classifier(**SMALL, callbacks=[("copier", Copier())], random_state=0)
     net = estimator.fit(X, y).net_
@@ -308,7 +306,7 @@ def test_a_copy_from_between_epochs_goes_on_by_autograd_as_the_net_does(monkeypa
     assert {float(entry["step"]) for entry in optimizer.state.values()} == {2 * 4 + 1}
 
 
-def test_the_last_gradients_are_there_after_training(by_autograd):
+def test_the_last_gradients_remain_after_training(by_autograd):
     X, y, _ = rows()
     estimator = paper_classifier(**SMALL, random_state=0)
     expected = by_autograd(clone(estimator), X, y).net_.module_.parameters()
@@ -316,14 +314,14 @@ def test_the_last_gradients_are_there_after_training(by_autograd):
         torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-4, atol=1e-6)
 
 
-def test_inputs_of_another_width_are_refused_as_by_autograd():
+def test_inputs_of_another_width_raise_as_with_autograd():
     X, y, _ = rows()
     net = MixupENet(MLP, module__n_features=7, module__n_outputs=3, verbose=0)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         net.fit(X.astype("float32"), y)
 
 
-def test_rows_that_are_not_used_may_have_any_label():
+def test_unused_samples_may_have_any_label():
     X, y, _ = rows()
     dataset = Dataset(X.astype("float32"), np.where(np.arange(len(y)) < 100, y, -1))
     net = MixupENet(
@@ -354,13 +352,13 @@ class Accelerated(AccelerateMixin, MixupENet):
     """A net whose steps are skorch's own for several devices."""
 
 
-def test_steps_of_skorchs_other_classes_are_not_passed_over():
+def test_steps_of_skorchs_other_classes_run():
     net = object.__new__(Accelerated)
     vars(net)["callbacks_"] = []
     assert _net._listens(net)
 
 
-def test_an_interrupt_gives_everything_back(monkeypatch):
+def test_an_interrupt_restores_all_parameters(monkeypatch):
     X, y, _ = rows()
     step, calls = Stepper.__call__, []
 
@@ -382,13 +380,13 @@ def test_an_interrupt_gives_everything_back(monkeypatch):
         verbose=0,
     ).fit(X.astype("float32"), y)
     assert len(net.history) == 2
-    assert not _by_hand._sessions
+    assert not _trainer._sessions
     weight = net.module_.stages[0][0].weight
     assert weight.untyped_storage().nbytes() == weight.numel() * 4
     assert net.partial_fit(X.astype("float32"), y).predict(X.astype("float32")).shape == y.shape
 
 
-def test_a_net_of_its_own_keeps_a_row_for_each_batch():
+def test_a_plain_net_records_each_batch():
     X, y, _ = rows()
     net = MixupENet(
         MLP,
@@ -404,7 +402,7 @@ def test_a_net_of_its_own_keeps_a_row_for_each_batch():
     assert net.history[-1, "train_loss"] == pytest.approx(np.average(losses, weights=sizes))
 
 
-def test_an_explosion_names_its_epoch_and_batch():
+def test_a_non_finite_loss_names_its_epoch_and_batch():
     X, y, _ = rows()
     with pytest.raises(
         FloatingPointError, match=r"non-finite in epoch 1, batch [2-4]: mixup_loss="
@@ -413,7 +411,7 @@ def test_an_explosion_names_its_epoch_and_batch():
 
 
 class LastBatchNorm(torch.nn.Module):
-    """Not one of ours: normalises its input."""
+    """A user's module that normalises its input."""
 
     def __init__(self, n_features, n_outputs):
         super().__init__()
@@ -426,7 +424,7 @@ class LastBatchNorm(torch.nn.Module):
 
 
 @pytest.mark.parametrize("params", [{}, {"single_pass": False}, {"penalty_fraction": 0.4}], ids=str)
-def test_quiet_epochs_of_any_module_change_no_bit(by_autograd, is_by_hand, params):
+def test_epochs_without_batch_events_change_no_bit(by_autograd, is_by_hand, params):
     X, y, weight = rows()
     estimator = paper_classifier(module=LastBatchNorm, batch_size=40, max_epochs=2, random_state=0)
     estimator.set_params(**params)
@@ -484,7 +482,7 @@ def test_quiet_epochs_of_any_module_change_no_bit(by_autograd, is_by_hand, param
         (lambda net: net.module_.double(), "not rows of the module's floating type"),
     ],
 )
-def test_there_is_a_reason_where_autograd_is_needed(change, reason):
+def test_every_net_that_needs_autograd_has_a_reason(change, reason):
     X, y, _ = rows()
     params = change if isinstance(change, dict) else {}
     net = MixupENet(MLP, module__n_features=6, module__n_outputs=3, **params).initialize()

@@ -1,4 +1,4 @@
-"""Members of a batch end where their own fits would have taken them."""
+"""fit_many gives each estimator the result of its own fit."""
 
 import pickle
 import re
@@ -12,16 +12,16 @@ from scipy import sparse
 from sklearn.base import clone
 from skorch.callbacks import EpochTimer
 
-from mixupe_sklearn import MixupERegressor
-from mixupe_sklearn._engine import trainer as _lockstep
-from mixupe_sklearn._estimators.fit_many import fit_many, why_not_many
+from mixupe_sklearn import MixupERegressor, fit_many
+from mixupe_sklearn._engine import trainer as _trainer
+from mixupe_sklearn._estimators.fit_many import why_not_many
 from mixupe_sklearn._method.glm import glm_loss
 from mixupe_sklearn._method.penalties import directional_penalty, logit_penalty
 from mixupe_sklearn._net import net as _net
-from mixupe_sklearn._net.inference import predicted
+from mixupe_sklearn._net.net import predicted
 
 SMALL = {"module_params": {"d_hidden": (7, 5)}, "batch_size": 40, "max_epochs": 2}
-# Numbers in which members may differ: no mixing, no penalty, and rates of their own among them.
+# Parameters in which members may differ: among them no mixing, no penalty, and other rates.
 NUMBERS = [
     {"alpha": 0.3, "eta": 0.5},
     {"alpha": 2.0, "beta": 0.7, "eta": 0.01, "lr": 0.01},
@@ -47,13 +47,13 @@ WAYS = [
 
 @pytest.fixture(autouse=True)
 def _autograd(monkeypatch):
-    """Let single fits take their steps by autograd, as if someone listened to each batch."""
+    """Let single fits take their steps by autograd, as with a callback for each batch."""
     monkeypatch.setattr(_net, "_listens", lambda net: True)
 
 
 @pytest.fixture
 def targets_of(iris, cancer, multilabel, diabetes):
-    """Rows and targets by the name of a head: 130 rows, so that the last batch is a small one."""
+    """Samples and targets by the name of a head: 130 samples, so that the last batch is small."""
     named = {
         "softmax": (paper_classifier, iris, {}),
         "labels": (paper_classifier, multilabel, {}),
@@ -74,7 +74,7 @@ def logits_of(net, X, X_mean):
 
 
 @pytest.mark.usefixtures("double")
-def test_members_may_differ_in_all_that_is_drawn(iris):
+def test_members_may_differ_in_all_random_draws(iris):
     X, y = iris
     numbers = [{"lam_per": "sample"}, {}, {"penalty_fraction": 0.4}, {"single_pass": False}]
     members = make_members(numbers=numbers, eta=0.5, alpha=0.5)
@@ -135,7 +135,7 @@ def assert_optimizers_agree(mine, expected, tolerance):
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize(
     ("head", "method", "penalty", "lam_per", "is_weighted"),
-    # With and without weights in turn: each head and each way to train has both.
+    # Alternately with and without weights: each head and each method has both.
     [(head, *way, (i + j) % 2 == 1) for i, head in enumerate(HEADS) for j, way in enumerate(WAYS)],
 )
 def test_each_member_equals_its_own_fit(targets_of, head, method, penalty, lam_per, is_weighted):
@@ -169,7 +169,7 @@ def test_each_member_equals_its_own_fit(targets_of, head, method, penalty, lam_p
         ("sgd", {"momentum": 0.9, "nesterov": True}),
     ],
 )
-def test_every_optimizer_goes_on_as_after_a_single_fit(iris, optimizer, optimizer_params):
+def test_every_optimizer_continues_as_after_a_single_fit(iris, optimizer, optimizer_params):
     X, y = iris
     params = {"optimizer": optimizer, "optimizer_params": optimizer_params, "warm_start": True}
     members = make_members(**params)
@@ -186,7 +186,7 @@ def test_every_optimizer_goes_on_as_after_a_single_fit(iris, optimizer, optimize
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize(
     ("d_hidden", "activation", "bias"),
-    # With and without a bias in turn: each depth and each activation has both.
+    # Alternately with and without a bias: each depth and each activation has both.
     [
         (d_hidden, activation, (i + j) % 2 == 0)
         for i, d_hidden in enumerate([(), (6,), (7, 5, 6)])
@@ -224,17 +224,17 @@ def test_members_of_different_shapes_and_lengths_are_grouped(iris):
 
 
 @pytest.mark.usefixtures("double")
-def test_company_changes_nothing(iris, monkeypatch):
+def test_results_do_not_depend_on_the_other_estimators(iris, monkeypatch):
     X, y = iris
     together = fit_many(make_members(), X, y)
-    monkeypatch.setattr(_lockstep, "STACK_ENTRIES", 1)  # one at a time
+    monkeypatch.setattr(_trainer, "STACK_ENTRIES", 1)  # one at a time
     for member, single in zip(together, fit_many(make_members(), X, y), strict=True):
         assert_same_fit(member, single, X)
 
 
 @pytest.mark.parametrize("head", ["softmax", "sigmoid"])
 @pytest.mark.parametrize("method", ["mixupe", "mixup", "erm"])
-def test_the_bits_of_a_member_do_not_depend_on_its_company(iris, head, method):
+def test_the_bits_of_a_member_do_not_depend_on_the_others(iris, head, method):
     X, y = iris
     if head == "sigmoid":
         y = np.column_stack([y == 0, y == 1])
@@ -286,7 +286,7 @@ def test_a_member_is_pickled_without_the_others(iris):
         assert tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
 
 
-def test_global_generators_and_threads_are_left_as_found(iris):
+def test_global_generators_and_threads_are_restored(iris):
     before = np.random.get_state()[1].copy(), torch.get_rng_state(), torch.get_num_threads()
     with torch.inference_mode():
         fit_many(make_members(), *iris)
@@ -296,7 +296,7 @@ def test_global_generators_and_threads_are_left_as_found(iris):
 
 
 @pytest.mark.usefixtures("double")
-def test_members_that_are_named_stop_and_the_others_go_on(iris):
+def test_members_that_on_epoch_returns_stop_and_the_others_continue(iris):
     X, y = iris
     numbers = [{"alpha": 0.5, "eta": 0.1, "lr": lr} for lr in (0.001, 0.01, 0.001, 0.01)]
     members = make_members(numbers=numbers, max_epochs=5)
@@ -333,7 +333,7 @@ def test_the_epoch_hook_of_an_estimator_can_stop_it(iris):
         ),
     ],
 )
-def test_a_member_that_explodes_harms_no_other(iris, params, error):
+def test_a_member_with_a_non_finite_loss_does_not_affect_the_others(iris, params, error):
     X, y = 100 * iris[0], iris[1]
     numbers = [{"lr": 1e-5}, {"lr": 1e38}, {"lr": 2e-5}]
     members = make_members(numbers=numbers, optimizer="sgd", **params)
@@ -341,7 +341,7 @@ def test_a_member_that_explodes_harms_no_other(iris, params, error):
         clone(members[1]).fit(X, y)
     first, mine, last = fit_many(members, X, y, on_error="return")
     assert isinstance(mine, FloatingPointError)
-    # Where it happened is the same; infinity and NaN may stand for each other.
+    # Epoch and batch are equal; one message may have infinity where the other has NaN.
     assert re.match(error, str(mine)).group(1) == re.match(error, str(single.value)).group(1)
     assert not hasattr(members[1], "net_")
     for member in (first, last):
@@ -378,7 +378,7 @@ def test_bad_input_gets_the_sentence_of_fit(iris):
     ("params", "reason"),
     [
         ({"module": torch.nn.Linear}, "module is not given by name"),
-        ({"n_members": 2}, "n_members is above one, and they train as one by themselves"),
+        ({"n_members": 2}, "n_members is above one: an ensemble already trains as one"),
         ({"module_params": {"dropout": 0.1}}, "dropout is on"),
         ({"module_params": {"batch_norm": True}}, "batch_norm is on"),
         ({"optimizer": torch.optim.Adam}, "optimizer is not given by name"),
@@ -389,16 +389,16 @@ def test_bad_input_gets_the_sentence_of_fit(iris):
         ({}, None),
     ],
 )
-def test_what_stands_against_training_together_is_named(iris, params, reason):
+def test_parameters_that_prevent_fit_many_are_named(iris, params, reason):
     X, y = iris
     members = [paper_classifier(), paper_classifier(**params)]
     assert why_not_many(members, X) == reason
     if reason is not None:
-        with pytest.raises(ValueError, match=f"cannot be trained together: {reason}"):
+        with pytest.raises(ValueError, match=f"cannot be fitted together: {reason}"):
             fit_many(members, X, y)
 
 
-def test_reasons_that_no_parameter_tells(iris):
+def test_other_reasons_that_prevent_fit_many_are_named(iris):
     X, y = iris
     members = make_members()
     going_on = paper_classifier(warm_start=True, **SMALL).fit(X, y)
@@ -411,7 +411,7 @@ def test_reasons_that_no_parameter_tells(iris):
         ([members[0], members[0]], X, None, "an estimator is given twice"),
         ([members[0], MixupERegressor()], X, None, "they are of different classes"),
         ([members[0], "mlp"], X, None, "not all are estimators of mixupe_sklearn"),
-        ([going_on], X, None, "warm_start goes on with a net"),
+        ([going_on], X, None, "warm_start continues with a net"),
         ([listening], X, None, "callbacks are given"),
     ]:
         assert why_not_many(estimators, rows, fit_params) == reason

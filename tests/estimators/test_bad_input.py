@@ -1,4 +1,4 @@
-"""Wrong input gets one sentence: what, which value, what was expected."""
+"""Wrong input raises one sentence: the name, the value, and the expectation."""
 
 import re
 import threading
@@ -20,7 +20,7 @@ RULES = {**METHOD_RULES, **TRAINING_RULES}
 
 
 def bad_values(rule):
-    """Values that break a rule, whatever its kind."""
+    """Values that violate a rule of any kind."""
     if isinstance(rule, Number):
         values = [rule.low - 1, float("nan"), float("inf"), "many", True]
         values += [rule.low] if rule.open_low else []
@@ -104,7 +104,7 @@ def test_names_and_objects(iris, params, message):
     [
         ({"alpha": ()}, "Got alpha=(), but expected a number >= 0, or several of them."),
         ({"eta": []}, "Got eta=[], but expected a number >= 0, or several of them."),
-        # Checked though a single network takes the first value only.
+        # Checked although a single network uses the first value only.
         ({"alpha": (0.1, -1)}, "Got alpha=-1, but expected a number >= 0."),
         ({"n_members": 2, "alpha": (0.1, -1)}, "Got alpha=-1, but expected a number >= 0."),
         ({"n_members": 2, "eta": [0.1, "big"]}, "Got eta='big', but expected a number >= 0."),
@@ -123,7 +123,7 @@ def test_members_and_schedules(iris, estimator_class, params, message):
 
 
 class OwnSchedule(LRScheduler):
-    """A user's own kind of it."""
+    """A user's subclass."""
 
 
 @pytest.mark.parametrize(
@@ -140,30 +140,28 @@ def test_two_schedules_at_once(iris, callback):
         params = {"n_members": n_members, "lr_schedule": "cosine", "callbacks": [callback]}
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             paper_classifier(**params).fit(*iris)
-    # Other callbacks are welcome.
+    # Other callbacks are accepted.
     params = {"lr_schedule": "cosine", "callbacks": [("timer", EpochTimer()), EpochTimer]}
     assert paper_classifier(**params, max_epochs=1).fit(*iris).n_iter_ == 1
 
 
 @pytest.mark.parametrize("name", ["papers", "", None, 3])
-def test_a_preset_that_is_not_there(name):
+def test_an_unknown_preset(name):
     message = f"Got name={name!r}, but expected one of 'paper'."
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         preset(name)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has the device")
-def test_a_device_that_is_not_there(iris):
+def test_an_unavailable_device(iris):
     with pytest.raises(ValueError, match="Got device='cuda:1', but this machine has only 'cpu'"):
         paper_classifier(device="cuda:1").fit(*iris)
 
 
-def test_holes_name_the_column_and_the_cure(iris):
+def test_missing_values_raise_with_the_column_and_the_remedy(iris):
     X, y = iris[0].copy(), iris[1]
     X[3:5, 2] = np.nan
-    message = (
-        "contains NaN in column {} (2 of 150 rows), but expected finite numbers; fill the holes"
-    )
+    message = "contains NaN in column {} (2 of 150 rows), but expected finite numbers; fill missing values"
     with pytest.raises(ValueError, match=re.escape(message.format(2))) as error:
         paper_classifier().fit(X, y)
     assert "make_preprocessor()" in str(error.value)
@@ -190,7 +188,7 @@ def test_numbers_beyond_single_precision(iris):
         paper_classifier().fit(np.where(X[0, 0] == X, 1e60, X), y)
 
 
-def test_holes_in_targets_and_weights(iris, diabetes):
+def test_missing_values_in_targets_and_weights(iris, diabetes):
     X, y = iris
     with pytest.raises(ValueError, match="Input y contains NaN"):
         paper_classifier().fit(X, np.where(y == 0, np.nan, y))
@@ -209,7 +207,7 @@ def test_holes_in_targets_and_weights(iris, diabetes):
     [["Oslo", "Bonn"], pd.to_datetime(["2020-01-01", "2021-01-01"]), pd.to_timedelta([1, 2])],
     ids=["text", "dates", "spans"],
 )
-def test_columns_that_hold_no_numbers_are_named_with_the_cure(iris, values):
+def test_columns_without_numbers_raise_with_their_name_and_the_remedy(iris, values):
     frame = pd.DataFrame({"size": iris[0][:, 0], "odd": list(values) * 75})
     message = f"Column 'odd' of X holds {frame['odd'].dtype}, but expected numbers; encode it first"
     with pytest.raises(ValueError, match=re.escape(message)) as error:
@@ -217,7 +215,7 @@ def test_columns_that_hold_no_numbers_are_named_with_the_cure(iris, values):
     assert "make_preprocessor()" in str(error.value)
 
 
-def test_text_in_an_array_names_the_cure(iris):
+def test_text_in_an_array_raises_with_the_remedy(iris):
     text = np.array(["Oslo", "Bonn"] * 75, dtype=object)[:, None]
     with pytest.raises(
         ValueError, match=r"holds the text 'Oslo', but expected numbers; .*make_prepro"
@@ -236,10 +234,13 @@ def test_text_in_an_array_names_the_cure(iris):
             np.zeros(150),
             "Got sample_weight of all zero weights, but expected at least one above zero.",
         ),
-        (np.ones(149), "Got sample_weight of shape (149,), but expected (150,), a weight a row."),
+        (
+            np.ones(149),
+            "Got sample_weight of shape (149,), but expected (150,), one weight per sample.",
+        ),
         (
             np.ones((150, 2)),
-            "Got sample_weight of shape (150, 2), but expected (150,), a weight a row.",
+            "Got sample_weight of shape (150, 2), but expected (150,), one weight per sample.",
         ),
     ],
 )
@@ -248,7 +249,7 @@ def test_weights(iris, weight, message):
         paper_classifier().fit(*iris, sample_weight=weight)
 
 
-def test_weights_that_class_weights_undo(iris):
+def test_sample_weights_and_class_weights_that_leave_nothing(iris):
     with pytest.raises(ValueError, match="class_weight times sample_weight of all zero weights"):
         paper_classifier(class_weight={0: 0, 1: 0, 2: 0}).fit(*iris)
 
@@ -259,7 +260,7 @@ def test_columns_at_predict(iris):
         classifier.predict(iris[0][:, :3])
 
 
-def test_validation_rows_come_with_their_labels(iris):
+def test_validation_samples_need_their_labels(iris):
     X, y = iris
     with pytest.raises(ValueError, match="Got X_val without y_val, but expected both or neither."):
         paper_classifier().fit(X, y, X_val=X)
@@ -279,33 +280,41 @@ def test_validation_rows_come_with_their_labels(iris):
         paper_classifier().fit(X, y, X_val=X, y_val=y, sample_weight_val=-np.ones(150))
 
 
-def test_batch_norm_on_single_rows(iris):
+@pytest.mark.filterwarnings("ignore:Got y with the single class:UserWarning")
+def test_batch_norm_needs_two_samples_per_batch(iris):
     X, y = iris
     params = {"module_params": {"batch_norm": True}}
-    with pytest.raises(ValueError, match=r"Got batches of one row \(n_samples=150, batch_size=1\)"):
+    with pytest.raises(
+        ValueError, match=r"Got batches of one sample \(n_samples=150, batch_size=1\)"
+    ):
         paper_classifier(batch_size=1, **params).fit(X, y)
-    with pytest.raises(ValueError, match=r"Got batches of one row \(n_samples=1, batch_size=100\)"):
+    with pytest.raises(
+        ValueError, match=r"Got batches of one sample \(n_samples=1, batch_size=100\)"
+    ):
         paper_classifier(**params).fit(X[:1], y[:1])
     members = {"n_members": 2, "alpha": 0.5, "eta": 0.1, **params}
-    with pytest.raises(ValueError, match=r"Got batches of one row \(n_samples=150, batch_size=1\)"):
+    with pytest.raises(
+        ValueError, match=r"Got batches of one sample \(n_samples=150, batch_size=1\)"
+    ):
         paper_classifier(batch_size=1, **members).fit(X, y)
-    with pytest.raises(ValueError, match=r"Got batches of one row \(n_samples=1, batch_size=100\)"):
+    with pytest.raises(
+        ValueError, match=r"Got batches of one sample \(n_samples=1, batch_size=100\)"
+    ):
         paper_classifier(early_stopping=True, batch_size=100, **members).fit(X[:2], y[:2])
-    # A single row at the end of an epoch joins the batch before it.
+    # A single sample at the end of an epoch joins the batch before it.
     assert paper_classifier(batch_size=149, max_epochs=1, **params).fit(X, y).n_iter_ == 1
 
 
-def test_fewer_rows_than_a_batch_are_said_once_and_trained(iris):
+def test_fewer_samples_than_a_batch_give_one_warning(iris):
     X, y = iris
-    message = (
-        "Got 30 training rows, fewer than batch_size=100: an epoch is a single step, so 25 epochs"
-    )
+    message = "Got 30 training samples, fewer than batch_size=100: an epoch is a single step, so 25 epochs"
     with pytest.warns(UserWarning, match=message) as caught:
         paper_classifier().fit(X[::5], y[::5])
     assert len(caught) == 1
 
 
-def test_a_single_row_cannot_be_split(iris):
+@pytest.mark.filterwarnings("ignore:Got y with the single class:UserWarning")
+def test_a_single_sample_cannot_be_split(iris):
     with pytest.raises(ValueError, match="Got n_samples=1 with early_stopping=True, but expected"):
         paper_classifier(early_stopping=True).fit(iris[0][:1], iris[1][:1])
 
@@ -315,7 +324,7 @@ def test_targets_of_the_wrong_kind(iris, diabetes):
     with pytest.raises(ValueError, match="Unknown label type: continuous"):
         paper_classifier().fit(diabetes[0], diabetes[1] / 7)
     with pytest.raises(
-        ValueError, match=r"Got y of shape \(150, 2\) with several classes a column"
+        ValueError, match=r"Got y of shape \(150, 2\) with several classes per column"
     ):
         paper_classifier().fit(X, np.column_stack([y, y]))
     with pytest.raises(ValueError, match="Got y=None at row 50, but expected a label for every"):
@@ -330,8 +339,11 @@ def test_targets_of_the_wrong_kind(iris, diabetes):
                 method(X, labels)
     with pytest.raises(ValueError, match="Got class_weight={0: 1}, but expected a list of 3 dicts"):
         paper_classifier(class_weight={0: 1}).fit(X, np.eye(3, dtype=int)[y])
-    with pytest.raises(ValueError, match="dtype='numeric' is not compatible|could not convert"):
+    with pytest.raises(ValueError, match="^Got y with the text 'a', but expected numbers.$"):
         MixupERegressor().fit(X, np.array(["a", "b", "c"])[y])
+    mixed = np.array(["1", "b", 3], dtype=object)[y]
+    with pytest.raises(ValueError, match="^Got y_val with the text 'b', but expected numbers.$"):
+        MixupERegressor().fit(X, X[:, 0], X_val=X, y_val=mixed)
     with pytest.raises(ValueError, match="Got y_val with 2 columns, but expected 1"):
         MixupERegressor().fit(X, X[:, 0], X_val=X, y_val=X[:, :2])
 
@@ -354,13 +366,13 @@ def test_weights_that_become_non_finite_in_the_last_step(iris):
         classifier.fit(iris[0] * 1e3, iris[1])
 
 
-def test_an_unfitted_estimator_says_so(iris):
+def test_an_unfitted_estimator_raises(iris):
     with pytest.raises(ValueError, match="This MixupEClassifier instance is not fitted yet"):
         paper_classifier().predict(iris[0])
 
 
-def test_a_callback_that_cannot_be_copied_gets_one_sentence():
-    """From skorch: TensorBoard(SummaryWriter()) holds a thread."""
+def test_a_callback_that_cannot_be_copied_raises_one_sentence():
+    """As skorch's TensorBoard(SummaryWriter()), which holds a thread."""
     holds_a_lock = Checkpoint()
     holds_a_lock.lock = threading.Lock()
     message = "Got a Checkpoint among the callbacks that cannot be copied .* in on_train_begin"
@@ -368,7 +380,7 @@ def test_a_callback_that_cannot_be_copied_gets_one_sentence():
         MixupEClassifier(callbacks=[("save", holds_a_lock)]).fit([[0.0], [1.0]] * 5, [0, 1] * 5)
 
 
-def test_wrong_arguments_of_the_default_module_are_told_by_its_name():
+def test_wrong_arguments_of_the_default_module_raise_with_its_name():
     message = "Got module_params with 'hidden', but expected arguments of MLP: n_features, "
     with pytest.raises(ValueError, match=message):
         MixupEClassifier(module_params={"hidden": 3}).fit([[0.0], [1.0]] * 5, [0, 1] * 5)

@@ -1,4 +1,4 @@
-"""partial_fit, warm_start, and training that is interrupted."""
+"""partial_fit, warm_start, and interrupted training."""
 
 import copy
 import gc
@@ -35,7 +35,7 @@ def test_partial_fit_learns_from_parts_that_lack_classes(digits):
     assert classifier.n_iter_ == 100
 
 
-def test_partial_fit_goes_on_after_fit_without_classes(small_digits):
+def test_partial_fit_continues_after_fit_without_classes(small_digits):
     X, y = small_digits
     classifier = paper_classifier(max_epochs=2, random_state=0).fit(X, y)
     before = classifier.predict_proba(X)
@@ -55,7 +55,7 @@ def test_partial_fit_with_weights_and_class_weights(small_digits):
     assert np.array_equal(first.predict_proba(X), second.predict_proba(X))
 
 
-def test_partial_fit_of_several_labels_and_of_numbers(multilabel, diabetes):
+def test_partial_fit_of_multilabel_targets_and_of_numbers(multilabel, diabetes):
     X, Y = multilabel
     classifier = paper_classifier(random_state=0).partial_fit(X, Y)
     assert classifier.partial_fit(X, Y).predict(X).shape == Y.shape
@@ -91,13 +91,13 @@ def test_partial_fit_explains_what_is_wrong_with_classes(small_digits, first, se
         classifier.partial_fit(X, y, **first).partial_fit(X, y, **second)
 
 
-def test_partial_fit_cannot_balance_what_it_has_not_seen(small_digits):
+def test_partial_fit_rejects_balanced_class_weights(small_digits):
     X, y = small_digits
     with pytest.raises(ValueError, match="Got class_weight='balanced' with partial_fit"):
         paper_classifier(class_weight="balanced").partial_fit(X, y, classes=range(10))
 
 
-def test_warm_start_goes_on_and_a_cold_start_begins_anew(small_digits):
+def test_warm_start_continues_and_a_cold_start_begins_anew(small_digits):
     X, y = small_digits
     warm = paper_classifier(max_epochs=2, random_state=0, warm_start=True)
     warm.fit(X, y).fit(X, y)
@@ -107,14 +107,14 @@ def test_warm_start_goes_on_and_a_cold_start_begins_anew(small_digits):
     assert len(cold.fit(X, y).fit(X, y).loss_curve_) == 2
 
 
-def test_warm_start_refuses_new_labels(small_digits):
+def test_warm_start_rejects_new_labels(small_digits):
     X, y = small_digits
     classifier = paper_classifier(max_epochs=1, warm_start=True).fit(X, y)
     with pytest.raises(ValueError, match=r"Got the labels \[10\] in y"):
         classifier.fit(X, np.where(y == 0, 10, y))
 
 
-def test_changed_parameters_are_followed(small_digits):
+def test_changed_parameters_take_effect(small_digits):
     X, y = small_digits
     for go_on in (
         lambda estimator: estimator.partial_fit(X, y),
@@ -138,13 +138,13 @@ def test_changed_parameters_are_followed(small_digits):
         )
 
 
-def test_an_optimizer_without_weight_decay_goes_on_too(small_digits):
+def test_an_optimizer_without_weight_decay_continues_too(small_digits):
     X, y = small_digits
     classifier = paper_classifier(optimizer=torch.optim.Rprop, max_epochs=1).fit(X, y)
     assert classifier.partial_fit(X, y).n_iter_ == 2
 
 
-def test_a_schedule_is_not_undone_by_going_on(small_digits):
+def test_continued_training_does_not_undo_a_schedule(small_digits):
     X, y = small_digits
     classifier = paper_classifier(
         max_epochs=3, callbacks=[LRScheduler("StepLR", step_size=1, gamma=0.5)], warm_start=True
@@ -154,7 +154,7 @@ def test_a_schedule_is_not_undone_by_going_on(small_digits):
     assert classifier.net_.optimizer_.param_groups[0]["lr"] < before < 0.001
 
 
-def test_a_class_weight_that_is_changed_is_followed(small_digits):
+def test_a_changed_class_weight_takes_effect(small_digits):
     X, y = small_digits
     first = paper_classifier(max_epochs=2, random_state=0, warm_start=True).fit(X, y)
     changed, kept = copy.deepcopy(first), copy.deepcopy(first)
@@ -170,7 +170,7 @@ def test_early_stopping_may_be_switched_on_later(small_digits):
     assert classifier.fit(X, y).n_iter_ == 2 + 3
 
 
-def test_going_on_sets_the_same_rows_aside(small_digits):
+def test_continued_training_holds_out_the_same_samples(small_digits):
     X, y = small_digits
     estimator = paper_classifier(early_stopping=True, random_state=0)
     rows = estimator._rows(X, y, None, is_new=True, learn=True)
@@ -184,7 +184,7 @@ def test_going_on_sets_the_same_rows_aside(small_digits):
     [{"module_params": {"d_hidden": (8,)}}, {"optimizer": "sgd"}, {"callbacks": [Callback()]}],
     ids=["module_params", "optimizer", "callbacks"],
 )
-def test_what_a_network_cannot_change_is_refused(small_digits, change):
+def test_parameters_that_a_network_cannot_change_raise(small_digits, change):
     X, y = small_digits
     classifier = paper_classifier(max_epochs=1, warm_start=True).fit(X, y).set_params(**change)
     (name,) = change
@@ -221,7 +221,7 @@ def test_a_fit_that_fails_leaves_the_old_model_or_none(small_digits, estimator_c
 
 
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
-def test_going_on_that_fails_goes_back_to_where_it_was(small_digits, method):
+def test_continued_training_that_fails_restores_the_model(small_digits, method):
     X, y = small_digits
     classifier = paper_classifier(random_state=0, max_epochs=3, warm_start=True).fit(X, y)
     expected = classifier.predict_proba(X)
@@ -234,7 +234,7 @@ def test_going_on_that_fails_goes_back_to_where_it_was(small_digits, method):
     assert classifier.n_iter_ == 4
 
 
-def test_a_dict_that_was_written_into_is_noticed(small_digits):
+def test_a_modified_dict_parameter_is_detected(small_digits):
     X, y = small_digits
     classifier = paper_classifier(module_params={"d_hidden": (8,)}, max_epochs=1).fit(X, y)
     classifier.set_params(module_params={"d_hidden": (8,)}).partial_fit(X, y)
@@ -255,7 +255,7 @@ def test_a_fit_that_fails_does_not_keep_the_data(small_digits):
 
 
 class Interrupt(Callback):
-    """Stands for the user's Ctrl-C in the middle of the third epoch."""
+    """Simulates the user's Ctrl-C in the third epoch."""
 
     def on_batch_end(self, net, training, **kwargs):
         if training and len(net.history) == 3:
@@ -263,13 +263,13 @@ class Interrupt(Callback):
 
 
 @pytest.mark.parametrize("early_stopping", [False, True])
-def test_an_interrupted_fit_keeps_what_was_finished(small_digits, early_stopping):
+def test_an_interrupted_fit_keeps_complete_epochs(small_digits, early_stopping):
     X, y = small_digits
     classifier = paper_classifier(
         max_epochs=9, random_state=0, callbacks=[Interrupt()], early_stopping=early_stopping
     )
     with pytest.warns(
-        ConvergenceWarning, match="interrupted after 2 epochs; what was learned"
+        ConvergenceWarning, match="interrupted after 2 epochs; the model keeps"
     ) as caught:
         classifier.fit(X, y)
     assert caught[0].filename == __file__
@@ -277,7 +277,7 @@ def test_an_interrupted_fit_keeps_what_was_finished(small_digits, early_stopping
     assert classifier.predict(X).shape == y.shape
 
 
-def test_a_callback_that_ends_training_is_no_interruption(small_digits):
+def test_a_callback_that_ends_training_gives_no_warning(small_digits):
     stop = EarlyStopping(monitor="train_loss", patience=2, threshold=10.0, threshold_mode="abs")
     classifier = paper_classifier(max_epochs=50, callbacks=[stop]).fit(*small_digits)
     assert classifier.n_iter_ == 3

@@ -1,4 +1,4 @@
-"""Several networks that make one estimator."""
+"""Ensembles: several networks in one estimator."""
 
 import copy
 import math
@@ -25,15 +25,15 @@ from mixupe_sklearn import (
     make_mixupe_pipeline,
     preset,
 )
-from mixupe_sklearn._data import rows as _inputs
+from mixupe_sklearn._data import rows as _rows
+from mixupe_sklearn._data.splits import hold_out_folds, stratified_folds
 from mixupe_sklearn._engine.trainer import Stepper
-from mixupe_sklearn._estimators import ensemble as _members
-from mixupe_sklearn._estimators import ensemble_training as _crews
-from mixupe_sklearn._estimators.ensemble import deal, hold_out, weigh
-from mixupe_sklearn._estimators.ensemble_training import BatchedMembers, SequentialMembers
-from mixupe_sklearn._estimators.sklearn_callbacks import HAS_CALLBACKS
-from mixupe_sklearn._net import inference as _predicting
+from mixupe_sklearn._estimators import ensemble as _ensemble
+from mixupe_sklearn._estimators.ensemble import BatchedMembers, SequentialMembers
+from mixupe_sklearn._estimators.fit_monitor import HAS_CALLBACKS
 from mixupe_sklearn._net import net as _net
+from mixupe_sklearn._training import early_stopping as _stopping
+from mixupe_sklearn._training.early_stopping import GroupEarlyStopping, stacking_weights
 
 SMALL = preset("paper") | {
     "alpha": 0.5,
@@ -50,7 +50,7 @@ SMALL = preset("paper") | {
 }
 FOLDS = {"early_stopping": True}
 GROUPS = {"alpha": (0.0, 2.0), "early_stopping": True}
-# Where networks cannot train as one.
+# With these parameters, members train in turn.
 APART = {"mix_at": "hidden"}
 
 
@@ -74,24 +74,26 @@ def column(history, name):
 
 @pytest.fixture
 def trainers(monkeypatch):
-    """The crews that are made, with the rows that each member trains on, beside those it gets."""
-    made, make = [], _members.make_trainer
+    """Record the class of each trainer, and the numbers of each member's training samples."""
+    made, make = [], _ensemble.make_trainer
 
-    def noted(nets, train, tensors, own, X_mean, settings, validation_sets):
-        trainer = make(nets, train, tensors, own, X_mean, settings, validation_sets)
-        made.append(SimpleNamespace(kind=type(trainer), own=own, n_rows=train.n_rows))
+    def recorded(nets, tensors, own, settings, validation_sets):
+        trainer = make(nets, tensors, own, settings, validation_sets)
+        made.append(SimpleNamespace(kind=type(trainer), own=own, n_rows=len(tensors[1])))
         return trainer
 
-    monkeypatch.setattr(_members, "make_trainer", noted)
+    monkeypatch.setattr(_ensemble, "make_trainer", recorded)
     return made
 
 
 @pytest.fixture
 def one_by_one(monkeypatch):
-    """Call it, and members train one after the other, by autograd in the loop of skorch."""
+    """Return a function that makes members train in turn, by autograd in the loop of skorch."""
 
     def force():
-        monkeypatch.setattr(_crews, "why_not_by_hand", lambda net, iterator: "it is asked for")
+        monkeypatch.setattr(
+            _ensemble, "why_not_by_hand", lambda net, iterator: "forced by the test"
+        )
         monkeypatch.setattr(_net, "_listens", lambda net: True)
 
     return force
@@ -99,7 +101,7 @@ def one_by_one(monkeypatch):
 
 @pytest.fixture
 def targets_of(iris, cancer, multilabel, diabetes):
-    """Rows and targets by the name of a head: 130 rows, so that the last batch is a small one."""
+    """Samples and targets by the name of a head: 130 samples, so that the last batch is small."""
     named = {
         "softmax": (MixupEClassifier, iris, {}),
         "labels": (MixupEClassifier, multilabel, {}),
@@ -120,7 +122,7 @@ def targets_of(iris, cancer, multilabel, diabetes):
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("head", ["softmax", "number"])
 def test_the_first_member_is_the_network_of_a_single_fit(targets_of, head):
-    # At such a rate no weight moves.
+    # At this rate no weight changes.
     single, X, y = targets_of(head, n_members=1, optimizer="sgd", lr=1e-300)
     first = clone(single).set_params(n_members=3).fit(X, y)
     for mine, own in zip(
@@ -139,7 +141,7 @@ def test_the_first_member_is_the_network_of_a_single_fit(targets_of, head):
 CASES = {
     "plain": ("softmax", {}),
     "folds": ("softmax", FOLDS),
-    "teams": ("softmax", GROUPS),
+    "groups": ("softmax", GROUPS),
     "etas": ("softmax", {"eta": (0.0, 1.0), **FOLDS}),
     "rates": ("softmax", {"lr_schedule": "cosine", "optimizer": "sgd", "lr": 0.5}),
     "one cycle": ("softmax", {"lr_schedule": "onecycle", **GROUPS}),
@@ -160,11 +162,13 @@ CASES = {
     ("case", "kind"),
     [
         *((case, "plain") for case in CASES),
-        *((case, "weighted") for case in ("plain", "teams", "directional", "labels", "number")),
-        *((case, "sparse") for case in ("plain", "teams", "directional", "number")),
+        *((case, "weighted") for case in ("plain", "groups", "directional", "labels", "number")),
+        *((case, "sparse") for case in ("plain", "groups", "directional", "number")),
     ],
 )
-def test_members_as_one_end_where_they_end_one_by_one(targets_of, trainers, one_by_one, case, kind):
+def test_members_trained_together_equal_members_trained_in_turn(
+    targets_of, trainers, one_by_one, case, kind
+):
     head, params = CASES[case]
     together, X, y = targets_of(head, warm_start=True, **params)
     apart = clone(together)
@@ -204,8 +208,8 @@ def assert_same_optimizers(mine, expected):
 
 
 @pytest.mark.parametrize("head", ["softmax", "labels", "single logit", "number", "numbers"])
-@pytest.mark.parametrize("params", [{}, GROUPS, APART], ids=["alike", "teams", "apart"])
-def test_what_is_predicted_is_the_weighted_mean_of_members(targets_of, head, params):
+@pytest.mark.parametrize("params", [{}, GROUPS, APART], ids=["one group", "two groups", "in turn"])
+def test_the_prediction_is_the_weighted_mean_of_members(targets_of, head, params):
     estimator, X, y = targets_of(head, **params)
     estimator.fit(X, y)
     predicted, weights = by_members(estimator, X), estimator.member_weights_
@@ -236,32 +240,32 @@ def test_a_single_network_has_one_member(iris):
 
 @pytest.mark.parametrize("n_parts", [2, 3, 7, 10])
 @pytest.mark.parametrize("n_rows", [10, 11, 150])
-def test_parts_are_disjoint_of_one_size_and_have_all_classes(n_rows, n_parts):
+def test_folds_are_disjoint_of_one_size_and_have_all_classes(n_rows, n_parts):
     classes = np.random.default_rng(1).permutation(np.arange(n_rows) % 3)
-    parts = deal(classes, n_rows, n_parts, seed=0)
+    parts = stratified_folds(classes, n_rows, n_parts, seed=0)
     rows = np.concatenate(parts)
     assert len(np.unique(rows)) == len(rows) == n_parts * (n_rows // n_parts)
     assert {len(part) for part in parts} == {n_rows // n_parts}
     counts = np.array([np.bincount(classes[part], minlength=3) for part in parts])
-    # The rows that are left over are of the last class, and at most one a part.
+    # The remaining samples are of the last class, at most one per fold.
     assert (np.ptp(counts, axis=0) <= 2).all()
-    others = deal(classes, n_rows, n_parts, seed=1)
+    others = stratified_folds(classes, n_rows, n_parts, seed=1)
     assert not np.array_equal(np.concatenate(others), rows)
-    assert len(np.concatenate(deal(None, n_rows, n_parts, seed=0))) == len(rows)
+    assert len(np.concatenate(stratified_folds(None, n_rows, n_parts, seed=0))) == len(rows)
 
 
 @pytest.mark.parametrize(
     ("n_rows", "n_folds", "share", "n_parts"),
     [(150, 4, 0.1, 10), (150, 4, 0.5, 4), (150, 1, 0.9, 2), (3, 4, 0.1, 3), (2, 1, 0.1, 2)],
 )
-def test_a_share_of_the_rows_is_set_aside_by_each(n_rows, n_folds, share, n_parts):
-    parts = hold_out(n_rows, None, n_folds, share, seed=0)
+def test_each_fold_holds_out_a_fraction_of_the_samples(n_rows, n_folds, share, n_parts):
+    parts = hold_out_folds(n_rows, None, n_folds, share, seed=0)
     assert [len(part) for part in parts] == [n_rows // n_parts] * n_folds
     assert len({tuple(part) for part in parts}) == min(n_folds, n_parts)
 
 
 @pytest.mark.parametrize("params", [{}, {"alpha": (0.1, 0.5)}, {"alpha": (0.1, 0.2, 0.3, 0.4)}])
-def test_a_row_trains_all_of_a_team_but_one_and_teams_share_the_folds(
+def test_a_sample_trains_all_of_a_group_but_one_and_groups_share_the_folds(
     trainers, small_digits, params
 ):
     small(**params, **FOLDS, max_epochs=1).fit(*small_digits)
@@ -281,7 +285,7 @@ def test_a_row_trains_all_of_a_team_but_one_and_teams_share_the_folds(
 
 
 @pytest.mark.parametrize("n_members", [1, 2, 5])
-def test_teams_need_not_be_of_one_size(targets_of, trainers, n_members):
+def test_groups_may_differ_in_size(targets_of, trainers, n_members):
     for head in ("softmax", "number"):
         estimator, X, y = targets_of(head, **GROUPS, n_members=n_members)
         estimator.fit(X, y)
@@ -294,43 +298,43 @@ def test_teams_need_not_be_of_one_size(targets_of, trainers, n_members):
         np.testing.assert_allclose(*both, rtol=1e-12)
         alphas = [net.criterion_.alpha for net in estimator.nets_]
         assert alphas == [0.0, 2.0, 0.0, 2.0, 0.0][:n_members]
-    for trainer in trainers:  # a pair for each fold, and the last alone
+    for trainer in trainers:  # two members for each fold, and the last one alone
         folds = [tuple(own) for own in trainer.own]
         assert [folds.index(fold) for fold in folds] == [0, 0, 2, 2, 4][:n_members]
 
 
-@pytest.mark.parametrize("params", [{}, APART], ids=["as one", "one by one"])
-def test_rows_that_are_set_aside_train_nothing(iris, monkeypatch, params):
-    make = _members.make_trainer
+@pytest.mark.parametrize("params", [{}, APART], ids=["together", "in turn"])
+def test_held_out_samples_train_nothing(iris, monkeypatch, params):
+    make = _ensemble.make_trainer
 
-    def poisoned(nets, train, tensors, own, X_mean, settings, validation_sets):
+    def poisoned(nets, tensors, own, settings, validation_sets):
         X = tensors[0].clone()
         X[np.setdiff1d(np.arange(len(X)), own[0])] = torch.nan
         assert int(X.isnan().any(dim=1).sum()) == 30
-        return make(nets, train, (X, *tensors[1:]), own, X_mean, settings, validation_sets)
+        return make(nets, (X, *tensors[1:]), own, settings, validation_sets)
 
-    monkeypatch.setattr(_members, "make_trainer", poisoned)
-    # Members of four teams set the same rows aside.
+    monkeypatch.setattr(_ensemble, "make_trainer", poisoned)
+    # Members of four groups hold out the same samples.
     classifier = small(eta=(0.0, 0.1, 0.2, 0.3), **FOLDS, **params).fit(*iris)
     assert np.isfinite(column(classifier.history_, "train_loss")).all()
 
 
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("is_weighted", [False, True], ids=["plain", "weighted"])
-@pytest.mark.parametrize("alpha", [0.0, (0.0, 5.0)], ids=["one team", "two teams"])
-def test_the_weights_of_each_teams_best_epoch_are_kept(
+@pytest.mark.parametrize("alpha", [0.0, (0.0, 5.0)], ids=["one group", "two groups"])
+def test_the_weights_of_each_groups_best_epoch_are_kept(
     iris, trainers, monkeypatch, alpha, is_weighted
 ):
     X, y = iris
-    y = np.where(np.arange(150) % 5 == 0, (y + 1) % 3, y)  # so that there is much to overfit
+    y = np.where(np.arange(150) % 5 == 0, (y + 1) % 3, y)  # label noise, to overfit
     weight = 1.0 + np.arange(150) % 3 if is_weighted else np.ones(150)
-    looks, losses_of = [], _members.Watch._losses
+    evaluations, losses_of = [], GroupEarlyStopping._losses
 
-    def noted(watch):
-        looks.append(losses_of(watch))
-        return looks[-1]
+    def recorded(stopping):
+        evaluations.append(losses_of(stopping))
+        return evaluations[-1]
 
-    monkeypatch.setattr(_members.Watch, "_losses", noted)
+    monkeypatch.setattr(GroupEarlyStopping, "_losses", recorded)
     classifier = small(alpha=alpha, lr=0.1, max_epochs=60, n_iter_no_change=5, **FOLDS)
     classifier.fit(X, y, weight)
     aside = [np.setdiff1d(np.arange(150), own) for own in trainers[0].own]
@@ -343,24 +347,28 @@ def test_the_weights_of_each_teams_best_epoch_are_kept(
         return np.average(np.concatenate(losses[members]), weights=np.concatenate(rows))
 
     groups = [slice(group, None, n_groups) for group in range(n_groups)]
-    by_look = np.array([[pooled(look, group) for group in groups] for look in looks])
-    for group, losses in zip(groups, by_look.T, strict=True):
+    by_evaluation = np.array(
+        [[pooled(losses, group) for group in groups] for losses in evaluations]
+    )
+    for group, losses in zip(groups, by_evaluation.T, strict=True):
         assert pooled(now, group) == pytest.approx(losses.min(), rel=1e-9)
-        assert losses.argmin() < len(looks) - 1
+        assert losses.argmin() < len(evaluations) - 1
     recorded = column(classifier.history_, "valid_loss")
     everyone = slice(None)
-    np.testing.assert_allclose(recorded, [pooled(look, everyone) for look in looks], rtol=1e-9)
-    # Five epochs without progress of any team are the last.
+    np.testing.assert_allclose(
+        recorded, [pooled(losses, everyone) for losses in evaluations], rtol=1e-9
+    )
+    # Training ends after five epochs without progress of any group.
     assert classifier.n_iter_ == len(recorded) < 60
-    assert by_look.argmin(axis=0).max() == classifier.n_iter_ - 1 - 5
+    assert by_evaluation.argmin(axis=0).max() == classifier.n_iter_ - 1 - 5
     losses = np.array(now).reshape(4 // n_groups, n_groups, -1).swapaxes(0, 1).reshape(n_groups, -1)
     row_weight = np.concatenate([weight[rows] for rows in aside[::n_groups]])
-    expected = np.tile(weigh(losses, row_weight), 4 // n_groups) * n_groups / 4
+    expected = np.tile(stacking_weights(losses, row_weight), 4 // n_groups) * n_groups / 4
     np.testing.assert_allclose(classifier.member_weights_, expected, rtol=1e-9)
 
 
 @pytest.mark.usefixtures("double")
-def test_given_rows_choose_the_epoch_and_all_others_train(iris, trainers):
+def test_given_validation_samples_choose_the_epoch_and_all_others_train(iris, trainers):
     X, y = iris
     noisy = np.where(np.arange(150) % 5 == 0, (y + 1) % 3, y)
     classifier = small(lr=0.1, max_epochs=50, n_iter_no_change=3, **FOLDS)
@@ -375,7 +383,7 @@ def test_given_rows_choose_the_epoch_and_all_others_train(iris, trainers):
     assert classifier.n_iter_ == len(losses) == 1 + np.argmin(losses) + 3 < 50
 
 
-def test_given_rows_without_early_stopping_are_only_watched(iris):
+def test_given_validation_samples_without_early_stopping_only_measure_the_loss(iris):
     X, y = iris
     plain = small(warm_start=True).fit(X, y)
     watched = small(warm_start=True).fit(X, y, X_val=X[::2], y_val=y[::2])
@@ -387,7 +395,7 @@ def test_given_rows_without_early_stopping_are_only_watched(iris):
 
 
 @pytest.mark.parametrize("is_watched", [False, True])
-def test_weights_that_were_learned_stay_while_training_goes_on(iris, is_watched):
+def test_member_weights_stay_in_partial_fit(iris, is_watched):
     X, y = iris
     classifier = small(**GROUPS, warm_start=True).fit(X, y)
     weights = classifier.member_weights_
@@ -397,16 +405,16 @@ def test_weights_that_were_learned_stay_while_training_goes_on(iris, is_watched)
     assert np.array_equal(classifier.member_weights_, weights)
 
 
-def test_a_long_training_is_looked_at_now_and_then(iris, monkeypatch):
+def test_a_long_training_is_evaluated_at_intervals(iris, monkeypatch):
     monkeypatch.setattr(
-        _members, "n_epochs_per_evaluation", lambda n_epochs: math.ceil(n_epochs / 4)
+        _ensemble, "n_epochs_per_evaluation", lambda n_epochs: math.ceil(n_epochs / 4)
     )
     classifier = small(max_epochs=10, **FOLDS).fit(*iris)
     seen = [row["epoch"] for row in classifier.history_ if "valid_loss" in row]
     assert seen == [3, 6, 9, 10]
 
 
-def test_no_patience_is_lost_where_nothing_is_chosen(iris):
+def test_without_early_stopping_there_is_no_patience(iris):
     X, y = iris
     classifier = small(lr=1e-8, tol=1.0, n_iter_no_change=1, max_epochs=5)
     assert classifier.fit(X, y, X_val=X, y_val=y).n_iter_ == 5
@@ -414,12 +422,12 @@ def test_no_patience_is_lost_where_nothing_is_chosen(iris):
 
 
 @pytest.mark.parametrize("n_groups", [2, 3, 5])
-def test_every_round_of_weighing_makes_the_rows_likelier(n_groups):
+def test_every_round_of_stacking_raises_the_likelihood(n_groups):
     rng = np.random.default_rng(n_groups)
     losses, weight = rng.gamma(1.0, size=(n_groups, 60)), rng.gamma(2.0, size=60)
 
     def likelihood(n_rounds):
-        weights = weigh(losses, weight, n_rounds)
+        weights = stacking_weights(losses, weight, n_rounds)
         assert weights.sum() == pytest.approx(1)
         assert (weights >= 0).all()
         return np.average(np.log(weights @ np.exp(-losses)), weights=weight)
@@ -429,23 +437,23 @@ def test_every_round_of_weighing_makes_the_rows_likelier(n_groups):
     assert values[-1] > values[0]
 
 
-def test_a_team_that_is_never_better_counts_less():
+def test_a_group_that_is_never_better_gets_less_weight():
     losses = np.random.default_rng(0).gamma(1.0, size=60)
     for worse in (losses + 0.1, losses * 1.5, losses + 1000):
-        good, bad = weigh(np.stack([losses, worse]))
+        good, bad = stacking_weights(np.stack([losses, worse]))
         assert good > bad >= 0
-    np.testing.assert_allclose(weigh(np.stack([losses, losses])), 0.5)
-    assert weigh(losses[None]).tolist() == [1.0]
+    np.testing.assert_allclose(stacking_weights(np.stack([losses, losses])), 0.5)
+    assert stacking_weights(losses[None]).tolist() == [1.0]
 
 
-def test_a_row_of_weight_three_weighs_as_three_rows():
+def test_a_sample_of_weight_three_counts_as_three_samples():
     losses = np.random.default_rng(0).gamma(1.0, size=(2, 40))
     times = np.arange(40) % 4
-    repeated = weigh(np.repeat(losses, times, axis=1))
-    np.testing.assert_allclose(weigh(losses, times), repeated, rtol=1e-12)
+    repeated = stacking_weights(np.repeat(losses, times, axis=1))
+    np.testing.assert_allclose(stacking_weights(losses, times), repeated, rtol=1e-12)
 
 
-def test_strong_mixing_switches_itself_off_where_it_hurts(iris):
+def test_strong_mixing_gets_no_weight_where_it_hurts(iris):
     X, y = iris
     classifier = small(alpha=(0.0, 50.0), eta=0.0, max_epochs=30, **FOLDS).fit(X, y)
     without, strong = classifier.member_weights_[:2]
@@ -455,7 +463,7 @@ def test_strong_mixing_switches_itself_off_where_it_hurts(iris):
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("params", [{}, {"alpha": (0.1, 0.9)}, APART], ids=str)
 @pytest.mark.parametrize("estimator_class", [MixupEClassifier, MixupERegressor])
-def test_going_on_is_an_uninterrupted_run(iris, estimator_class, params):
+def test_continued_training_equals_an_uninterrupted_run(iris, estimator_class, params):
     X, y = iris
     once = small(estimator_class, **params, max_epochs=4).fit(X, y)
     warm = small(estimator_class, **params, max_epochs=2, warm_start=True).fit(X, y).fit(X, y)
@@ -470,7 +478,7 @@ def test_going_on_is_an_uninterrupted_run(iris, estimator_class, params):
         assert column(estimator.history_, "epoch") == [1, 2, 3, 4]
 
 
-def test_a_changed_number_of_members_is_refused(iris):
+def test_a_changed_number_of_members_raises(iris):
     classifier = small(warm_start=True).fit(*iris)
     for n_members in (1, 8):
         classifier.set_params(n_members=n_members)
@@ -480,14 +488,14 @@ def test_a_changed_number_of_members_is_refused(iris):
     assert classifier.predict_proba_members(iris[0]).shape == (4, 150, 3)
 
 
-def test_changed_alphas_are_followed_by_each_member(iris):
+def test_changed_alphas_take_effect_in_each_member(iris):
     classifier = small(warm_start=True).fit(*iris)
     classifier.set_params(alpha=(0.1, 0.2), eta=[0.3, 0.4, 0.5, 0.6]).fit(*iris)
     assert [net.criterion_.alpha for net in classifier.nets_] == [0.1, 0.2, 0.1, 0.2]
     assert [net.criterion_.eta for net in classifier.nets_] == [0.3, 0.4, 0.5, 0.6]
 
 
-@pytest.mark.parametrize("params", [GROUPS, APART], ids=["as one", "one by one"])
+@pytest.mark.parametrize("params", [GROUPS, APART], ids=["together", "in turn"])
 def test_copies_predict_the_same_and_a_clone_learns_the_same(iris, params):
     X, y = iris
     classifier = small(**params).fit(X, y)
@@ -514,11 +522,11 @@ def test_a_pickle_holds_neither_data_nor_the_stack(iris):
 
 
 @pytest.mark.parametrize("early_stopping", [False, True])
-def test_an_interrupt_keeps_what_was_learned(iris, monkeypatch, early_stopping):
+def test_an_interrupt_keeps_complete_epochs(iris, monkeypatch, early_stopping):
     X, y = iris
     params = {"early_stopping": early_stopping, "lr_schedule": "cosine", "max_epochs": 9}
     step, calls = Stepper.__call__, []
-    # Four batches of 40 rows: the tenth step is in the third epoch (with folds, three of 40).
+    # Four batches of 40: the tenth step is in the third epoch (with folds, three batches).
     n_steps = 8 if early_stopping else 10
 
     def interrupted(self, factor=None):
@@ -529,7 +537,9 @@ def test_an_interrupt_keeps_what_was_learned(iris, monkeypatch, early_stopping):
 
     monkeypatch.setattr(Stepper, "__call__", interrupted)
     classifier = small(**params)
-    with pytest.warns(ConvergenceWarning, match="interrupted after 2 epochs; what was") as caught:
+    with pytest.warns(
+        ConvergenceWarning, match="interrupted after 2 epochs; the model keeps"
+    ) as caught:
         classifier.fit(X, y)
     assert caught[0].filename == __file__
     assert classifier.n_iter_ == len(classifier.history_) == 2
@@ -540,14 +550,14 @@ def test_an_interrupt_keeps_what_was_learned(iris, monkeypatch, early_stopping):
 
 
 class Interrupt(Callback):
-    """Stands for the user's Ctrl-C in the middle of the third epoch."""
+    """Simulates the user's Ctrl-C in the third epoch."""
 
     def on_batch_end(self, net, training, **kwargs):
         if training and len(net.history) == 3:
             raise KeyboardInterrupt
 
 
-def test_an_interrupt_of_members_that_train_one_by_one(iris):
+def test_an_interrupt_of_members_that_train_in_turn(iris):
     X, y = iris
     params = {"callbacks": [Interrupt()], "lr_schedule": "cosine", "max_epochs": 9}
     classifier = small(**params)
@@ -559,7 +569,7 @@ def test_an_interrupt_of_members_that_train_one_by_one(iris):
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-@pytest.mark.parametrize("params", [{}, GROUPS, APART], ids=["as one", "teams", "one by one"])
+@pytest.mark.parametrize("params", [{}, GROUPS, APART], ids=["together", "groups", "in turn"])
 def test_a_loss_that_becomes_non_finite_leaves_the_old_model_or_none(iris, params, optimizer):
     X, y = iris
     fitted = small(**params, optimizer=optimizer, warm_start=True).fit(X, y)
@@ -607,7 +617,7 @@ def test_callbacks_of_scikit_learn_see_each_epoch_and_may_stop(iris):
 
 
 class Counter(Callback):
-    """Counts what it is told."""
+    """Counts events."""
 
     n_epochs = n_trainings = 0
 
@@ -633,7 +643,7 @@ def test_each_member_has_copies_of_skorchs_callbacks(iris):
     )
 
 
-def test_callbacks_of_a_member_see_the_rows_that_it_sets_aside(iris):
+def test_callbacks_of_a_member_see_its_validation_fold(iris):
     X, y = iris
     scoring = EpochScoring("accuracy", lower_is_better=False, on_train=False, name="accuracy")
     classifier = small(callbacks=[scoring, EarlyStopping(patience=9)], **FOLDS).fit(X, y)
@@ -644,14 +654,14 @@ def test_callbacks_of_a_member_see_the_rows_that_it_sets_aside(iris):
 
 
 class StopAt(Callback):
-    """Ends the training of the first net that it meets after two epochs, of others after four."""
+    """Ends the training of a net with eta=0 after two epochs, of others after four."""
 
     def on_epoch_end(self, net, **kwargs):
         if len(net.history) == (2 if net.criterion_.eta == 0 else 4):
             raise KeyboardInterrupt
 
 
-def test_a_member_that_a_callback_ends_rests_while_others_go_on(iris):
+def test_a_callback_may_end_one_member_while_others_continue(iris):
     X, y = iris
     classifier = small(eta=(0.0, 0.1), max_epochs=9, callbacks=[StopAt()]).fit(X, y)
     assert [len(net.history) for net in classifier.nets_] == [2, 4, 2, 4]
@@ -660,7 +670,7 @@ def test_a_member_that_a_callback_ends_rests_while_others_go_on(iris):
     assert small(max_epochs=9, callbacks=[stop]).fit(X, y).n_iter_ == 3
 
 
-def test_silent_a_bar_with_one_and_a_line_an_epoch_with_two(iris, capsys):
+def test_verbose_shows_nothing_a_bar_or_a_line_per_epoch(iris, capsys):
     small().fit(*iris)
     output = capsys.readouterr()
     assert output.out == output.err == ""
@@ -677,7 +687,7 @@ def test_silent_a_bar_with_one_and_a_line_an_epoch_with_two(iris, capsys):
     assert len(capsys.readouterr().out.splitlines()) == 3
 
 
-def test_global_generators_and_threads_are_left_as_found(iris):
+def test_global_generators_and_threads_are_restored(iris):
     before = np.random.get_state()[1].copy(), torch.get_rng_state(), torch.get_num_threads()
     for params in (GROUPS, APART):
         with torch.inference_mode():
@@ -696,7 +706,7 @@ def test_equal_seeds_give_equal_members_and_others_do_not(iris):
         assert not np.allclose(one, other, atol=1e-3)
 
 
-def test_two_threads_find_what_one_finds(iris):
+def test_two_threads_give_the_results_of_one(iris):
     grid = [{"n_members": [1, 2]}, {"n_members": [2], "eta": [(0.0, 1.0)]}]
     searches = []
     for n_jobs in (1, 2):
@@ -708,8 +718,8 @@ def test_two_threads_find_what_one_finds(iris):
     assert np.array_equal(searches[0].predict_proba(X), searches[1].predict_proba(X))
 
 
-@pytest.mark.parametrize("params", [{}, GROUPS], ids=["alike", "teams"])
-def test_a_search_takes_members_and_gives_bad_ones_up(iris, params):
+@pytest.mark.parametrize("params", [{}, GROUPS], ids=["one group", "two groups"])
+def test_a_search_trains_ensembles_and_prunes_poor_ones(iris, params):
     order = np.random.default_rng(0).permutation(150)
     X, y = iris[0][order], iris[1][order]
     space = {"lr": [1e-6, 0.02], "n_members": [2, 4]}
@@ -733,7 +743,7 @@ def test_members_score_in_cross_validation_and_are_calibrated(cancer):
     assert set(calibrated.predict(X)) == {"benign", "malignant"}
 
 
-def test_members_take_frames_in_a_pipeline(iris):
+def test_ensembles_accept_frames_in_a_pipeline(iris):
     X, y = iris
     frame = pd.DataFrame(X, columns=["a", "b", "c", "d"]).assign(city=np.array(["x", "y"])[y % 2])
     names = np.array(["setosa", "versicolor", "virginica"])[y]
@@ -748,7 +758,7 @@ def test_members_take_frames_in_a_pipeline(iris):
 
 
 @pytest.mark.parametrize("head", ["softmax", "number"])
-def test_rows_of_weight_zero_are_as_if_removed(targets_of, head):
+def test_samples_of_weight_zero_equal_removed_ones(targets_of, head):
     first, X, y = targets_of(head, **GROUPS)
     second = clone(first)
     weight = np.arange(len(y)) % 4 * 1.0
@@ -759,7 +769,7 @@ def test_rows_of_weight_zero_are_as_if_removed(targets_of, head):
     assert np.array_equal(first.member_weights_, second.member_weights_)
 
 
-def test_rare_classes_gain_by_balancing_members(iris):
+def test_balanced_weights_raise_the_probability_of_rare_classes(iris):
     kept = np.flatnonzero((iris[1] != 2) | (np.arange(150) % 10 == 0))
     X, y = iris[0][kept], iris[1][kept]
     params = {**FOLDS, "max_epochs": 10}
@@ -770,10 +780,11 @@ def test_rare_classes_gain_by_balancing_members(iris):
     assert balanced > plain
 
 
+@pytest.mark.filterwarnings("ignore:Got y with the single class:UserWarning")
 @pytest.mark.parametrize("rows", [[0], [0, 100], [0, 70, 100]], ids=["one", "two", "three"])
 @pytest.mark.parametrize("early_stopping", [False, True])
 @pytest.mark.parametrize("alpha", [0.5, (0.1, 0.5), (0.1, 0.2, 0.3, 0.4)], ids=str)
-def test_a_handful_of_rows_is_enough(iris, rows, early_stopping, alpha):
+def test_a_handful_of_samples_is_enough(iris, rows, early_stopping, alpha):
     X, y = iris[0][rows], np.array(["a", "b", "c"])[iris[1][rows]]
     classifier = small(early_stopping=early_stopping, alpha=alpha, min_steps=5)
     if early_stopping and len(rows) == 1:
@@ -786,49 +797,51 @@ def test_a_handful_of_rows_is_enough(iris, rows, early_stopping, alpha):
     assert classifier.member_weights_.sum() == pytest.approx(1)
 
 
-def test_a_class_of_one_row_is_no_obstacle(iris):
+def test_a_class_of_one_sample_is_accepted(iris):
     y = np.where(np.arange(150) == 7, 99, iris[1])
     classifier = small(**FOLDS).fit(iris[0], y)
     assert classifier.classes_.tolist() == [0, 1, 2, 99]
     assert np.isfinite(column(classifier.history_, "valid_loss")).all()
 
 
-@pytest.mark.parametrize("params", [{}, APART], ids=["as one", "one by one"])
-def test_passes_at_predict_have_fewer_rows_the_more_members_there_are(iris, monkeypatch, params):
+@pytest.mark.parametrize("params", [{}, APART], ids=["together", "in turn"])
+def test_chunks_at_predict_are_smaller_with_more_members(iris, monkeypatch, params):
     X, y = iris
-    passes, forward_all = [], _predicting.forward_all
+    passes, forward_all = [], _net.forward_all
 
     def noted(nets, rows):
         passes.append((len(nets), len(rows)))
         return forward_all(nets, rows)
 
-    monkeypatch.setattr(_predicting, "forward_all", noted)
+    monkeypatch.setattr(_net, "forward_all", noted)
     many = np.tile(X, (100, 1))
     for n_members in (1, 2, 8):
         classifier = small(n_members=n_members, max_epochs=1, **params).fit(X, y)
         passes.clear()
         proba = classifier.predict_proba(many)
         assert {n for n, _ in passes} == {n_members}
-        assert max(n * n_rows for n, n_rows in passes) <= _inputs.MAX_ROWS
-        assert len(passes) >= len(many) * n_members / _inputs.MAX_ROWS
-        # A row's company changes nothing but rounding, on some processors.
+        assert max(n * n_rows for n, n_rows in passes) <= _rows.MAX_ROWS
+        assert len(passes) >= len(many) * n_members / _rows.MAX_ROWS
+        # Other samples change a prediction by rounding only, on some CPUs.
         np.testing.assert_allclose(proba[-150:], classifier.predict_proba(X), rtol=1e-5)
 
 
-def test_wide_rows_are_examined_a_few_at_a_time(iris, monkeypatch):
+def test_wide_validation_samples_are_evaluated_in_chunks(iris, monkeypatch):
     X, y = iris
-    sizes, forward_all = [], _members.forward_all
+    sizes, forward_all = [], _ensemble.forward_all
 
     def noted(nets, rows):
         sizes.append(rows.numel())
         return forward_all(nets, rows)
 
     expected = small(**GROUPS).fit(X, y)
-    monkeypatch.setattr(_members, "forward_all", noted)
-    monkeypatch.setattr(_members, "CHUNK", 16 * 4 * 4)  # sixteen rows of four numbers for each
+    monkeypatch.setattr(_ensemble, "forward_all", noted)
+    monkeypatch.setattr(
+        _stopping, "CHUNK", 16 * 4 * 4
+    )  # sixteen samples of four numbers per member
     classifier = small(**GROUPS).fit(X, y)
     assert max(sizes) == 16 * 4 * 4
-    assert sum(sizes) == 4 + 3 * 4 * 30 * 4  # a first row tells how wide the output is
+    assert sum(sizes) == 4 + 3 * 4 * 30 * 4  # the first sample gives the width of the output
     np.testing.assert_allclose(classifier.member_weights_, expected.member_weights_, rtol=1e-6)
     assert classifier.history_[-1]["valid_loss"] == pytest.approx(
         expected.history_[-1]["valid_loss"], rel=1e-6

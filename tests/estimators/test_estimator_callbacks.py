@@ -1,4 +1,4 @@
-"""scikit-learn's callbacks, skorch's callbacks in the estimator, and what is shown while training."""
+"""Callbacks of scikit-learn and skorch in the estimator, and the display of progress."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from sklearn.preprocessing import StandardScaler
 from skorch.callbacks import EarlyStopping, EpochScoring, LRScheduler
 
 from mixupe_sklearn import MixupERegressor
-from mixupe_sklearn._estimators.sklearn_callbacks import HAS_CALLBACKS
+from mixupe_sklearn._estimators.fit_monitor import HAS_CALLBACKS
 
 needs_callbacks = pytest.mark.skipif(
     not HAS_CALLBACKS, reason="this scikit-learn has no callbacks (before 1.9)"
@@ -27,7 +27,7 @@ def test_scoring_monitor_scores_every_epoch(small_digits):
     rows = [row for row in monitor.get_logs().data if row["task_name"] == "epoch"]
     assert [row["task_id"] for row in rows] == [0, 1, 2, 3]
     assert rows[-1]["accuracy"] == classifier.score(X, y)
-    # Watching changes nothing.
+    # A monitor changes nothing.
     plain = paper_classifier(max_epochs=4, random_state=0).fit(X, y)
     assert np.array_equal(plain.predict_proba(X), classifier.predict_proba(X))
 
@@ -104,7 +104,7 @@ def test_history_and_loss_curve(small_digits):
     )
 
 
-def test_silent_by_default_a_bar_with_one_and_a_table_with_two(small_digits, capsys):
+def test_verbose_shows_nothing_a_bar_or_a_table(small_digits, capsys):
     paper_classifier(max_epochs=2).fit(*small_digits)
     output = capsys.readouterr()
     assert output.out == output.err == ""

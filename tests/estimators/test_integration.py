@@ -1,4 +1,4 @@
-"""The estimator in scikit-learn's company, on real data."""
+"""The estimators with other tools of scikit-learn, on real data."""
 
 import io
 import pickle
@@ -85,7 +85,7 @@ def test_one_vs_rest_classifier(iris):
 def test_bagging_boosting_and_multi_output(parts, multilabel):
     X_train, X_test, y_train, y_test = parts
     base = paper_classifier(random_state=0, max_epochs=10)
-    # AdaBoost asks for sample_weight, and bagging passes it.
+    # AdaBoost requires sample_weight, and bagging passes it.
     for model in (
         BaggingClassifier(base, 3, random_state=0),
         AdaBoostClassifier(base, n_estimators=3),
@@ -124,7 +124,7 @@ def joblib_round_trip(estimator):
     ],
     ids=["classifier", "early stopping", "regressor"],
 )
-def test_saved_models_predict_and_go_on_as_if_never_saved(small_digits, estimator, round_trip):
+def test_saved_models_predict_and_continue_as_if_never_saved(small_digits, estimator, round_trip):
     X, y = small_digits
     fitted = clone(estimator).fit(X, y)
     loaded = round_trip(fitted)
@@ -160,6 +160,7 @@ def test_weights_are_routed_through_a_pipeline(cancer):
     assert not np.array_equal(pipeline.predict_proba(X), unweighted.predict_proba(X_scaled))
 
 
+@pytest.mark.filterwarnings("ignore:Got y with the single class:UserWarning")
 @pytest.mark.usefixtures("routing")
 def test_weights_are_routed_through_a_search(cancer):
     X, y = cancer
@@ -167,12 +168,12 @@ def test_weights_are_routed_through_a_search(cancer):
     classifier = paper_classifier(random_state=0, max_epochs=2).set_fit_request(sample_weight=True)
     classifier.set_score_request(sample_weight=False)
     search = GridSearchCV(classifier, {"alpha": [0.1, 1.0]}, cv=3).fit(X, y, sample_weight=weight)
-    # Rows of weight zero are removed: only one class was ever seen.
+    # Samples of weight zero are removed: only one class is left.
     assert search.best_estimator_.classes_.tolist() == ["benign"]
 
 
 @pytest.mark.usefixtures("routing")
-def test_validation_rows_arrive_transformed_in_a_pipeline(parts):
+def test_validation_samples_are_transformed_in_a_pipeline(parts):
     X_train, X_val, y_train, y_val = parts
     scale = StandardScaler().fit(X_train)
     classifier = paper_classifier(early_stopping=True, n_iter_no_change=2, random_state=0)
@@ -192,7 +193,7 @@ def test_validation_rows_arrive_transformed_in_a_pipeline(parts):
     assert len(losses) >= 3
 
 
-def test_data_frames_keep_their_names_and_say_when_they_change():
+def test_data_frames_keep_their_names_and_raise_when_they_change():
     data = load_breast_cancer(as_frame=True)
     X = data.data / data.data.std()
     classifier = paper_classifier(random_state=0, max_epochs=2).fit(X, data.target)
@@ -203,7 +204,7 @@ def test_data_frames_keep_their_names_and_say_when_they_change():
         classifier.predict(X.to_numpy())
 
 
-def test_a_frame_with_strings_and_holes_goes_through_the_pipeline():
+def test_a_frame_with_strings_and_missing_values_passes_the_pipeline():
     rng = np.random.default_rng(0)
     n = 400
     size, city = rng.normal(size=n), rng.choice(["Oslo", "Bonn", "Kyiv"], size=n)
@@ -231,7 +232,7 @@ def test_a_frame_with_strings_and_holes_goes_through_the_pipeline():
 
 @pytest.mark.parametrize("make", [MixupEClassifier, paper_classifier])
 def test_parameters_are_flat_and_plain(make):
-    # So that OpenML can describe the estimator, and a search can clone it.
+    # OpenML can then describe the estimator, and a search can clone it.
     plain = (str, int, float, bool, type(None))
     for value in make().get_params().values():
         assert all(isinstance(v, plain) for v in (value if isinstance(value, tuple) else [value]))
@@ -243,7 +244,7 @@ def test_html_repr(small_digits):
 
 
 class Tiny(torch.nn.Module):
-    """A module of the user's own that knows nothing of ours, not even our argument names."""
+    """A user's module with argument names of its own."""
 
     def __init__(self, inputs, classes):
         super().__init__()
@@ -310,7 +311,7 @@ def test_many_threads_may_predict_at_once(digits):
     assert all(np.array_equal(result, expected) for result in results)
 
 
-def test_training_uses_few_threads_and_prediction_few_rows_at_a_time(digits):
+def test_training_uses_few_threads_and_prediction_small_chunks(digits):
     X, y = digits
     seen = []
 
@@ -360,7 +361,7 @@ def test_fit_works_where_gradients_are_switched_off(small_digits, switch):
     assert np.array_equal(inside.predict_proba(X), outside.predict_proba(X))
 
 
-def test_half_precision_tensors_come_in(small_digits):
+def test_half_precision_tensors_are_accepted(small_digits):
     X, y = torch.as_tensor(small_digits[0]).bfloat16(), small_digits[1]
     classifier = paper_classifier(max_epochs=2, random_state=0).fit(X, y)
     assert classifier.predict(X).shape == y.shape

@@ -1,8 +1,8 @@
-"""scikit-learn's own checks: every method, both penalties, hidden mixing, stopping, members.
+"""scikit-learn's estimator checks: every method, both penalties, hidden mixing, stopping, members.
 
-scikit-learn runs the check that weights equal repetition on its MLPClassifier with parameters of its
-own (a solver that uses all rows at once), since seven digits are asked for. We do the same for the
-methods that do not mix: in double precision they pass. For those that mix it is an expected failure.
+scikit-learn runs the check that weights equal repetition on its MLPClassifier with special
+parameters (a full-batch solver), since the check compares seven digits. The methods without mixing
+run it in double precision here, and pass. For those with mixing it is an expected failure.
 """
 
 import pytest
@@ -19,7 +19,7 @@ WEIGHT_CHECKS = (
     "check_sample_weight_equivalence_on_sparse_data",
 )
 REASON = (
-    "a row repeated three times is mixed with three partners, a row of weight three with one; "
+    "a sample repeated three times is mixed with three partners, one of weight three with one; "
     "without mixing the check passes"
 )
 
@@ -30,11 +30,11 @@ class DoubleMLP(MLP):
         self.to(torch.float64)
 
 
-# Enough steps to learn what the checks ask for. The classifier and the regressor as they come run
-# with their own numbers of epochs.
+# Enough steps to learn what the checks require. The default classifier and regressor run with their
+# own number of epochs.
 QUICK = {"max_epochs": 5, "lr": 0.01}
 ESTIMATORS = [
-    MixupEClassifier(min_steps=0),  # as it comes, but quicker: members, folds, a schedule
+    MixupEClassifier(min_steps=0),  # the default with fewer steps: members, folds, a schedule
     paper_classifier(**QUICK),
     paper_classifier(method="mixup", **QUICK),
     paper_classifier(method="erm", **QUICK),

@@ -1,4 +1,4 @@
-"""Labels of every kind, several labels, numbers, one class, two classes."""
+"""Labels of every type, multi-label targets, numbers, one class, two classes."""
 
 import numpy as np
 import pandas as pd
@@ -57,14 +57,20 @@ def test_two_classes(cancer, module_params):
 def test_one_class_is_predicted_with_certainty(iris, method, penalty):
     X = iris[0]
     classifier = paper_classifier(method=method, penalty=penalty, random_state=0)
-    classifier.fit(X, ["only"] * len(X))
+    message = (
+        "^Got y with the single class 'only', but expected two or more: the model always predicts "
+        "it.$"
+    )
+    with pytest.warns(UserWarning, match=message) as caught:
+        classifier.fit(X, ["only"] * len(X))
+    assert [warning.filename for warning in caught] == [__file__]
     assert (classifier.predict(X) == "only").all()
     assert (classifier.predict_proba(X) == 1).all()
 
 
 @pytest.mark.parametrize("penalty", ["logit", "directional"])
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
-def test_several_labels_a_row(multilabel, penalty, container):
+def test_multilabel_targets(multilabel, penalty, container):
     X, Y = multilabel
     classifier = paper_classifier(penalty=penalty, random_state=0).fit(X, container(Y))
     proba = classifier.predict_proba(X)
@@ -116,7 +122,7 @@ def test_float32_float64_integers_tensors_frames_and_sparse_agree(small_digits):
     assert paper_classifier(max_epochs=1).fit(frame, y).feature_names_in_[3] == "pixel 3"
 
 
-def test_fit_and_predict_leave_the_users_arrays_alone(small_digits):
+def test_fit_and_predict_do_not_change_the_users_arrays(small_digits):
     X, y = small_digits[0].copy(), small_digits[1].copy()
     weight = np.linspace(0.5, 2, len(X))
     copies = X.copy(), y.copy(), weight.copy()

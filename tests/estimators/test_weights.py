@@ -1,4 +1,4 @@
-"""What weights promise: invariances to the bit, equivalences in expectation, and effects."""
+"""Sample and class weights: invariances to the bit, equivalences, and effects."""
 
 import numpy as np
 import pytest
@@ -91,8 +91,8 @@ def test_a_weight_changes_the_result(case):
 @pytest.mark.parametrize("penalty", ["logit", "directional"])
 @pytest.mark.parametrize("method", ["erm", "erm+penalty"])
 def test_integer_weights_equal_repetition_where_nothing_is_mixed(method, penalty):
-    # With mixing they cannot: a row of weight three meets one partner, three rows meet three, and
-    # no way of drawing partners makes a partner bring its own weight *and* equals repetition.
+    # With mixing they differ: a sample of weight three has one partner, three samples have three.
+    # No draw of partners gives a partner its own weight *and* equals repetition.
     torch.manual_seed(0)
     X, y = torch.randn(5, 4, dtype=torch.float64), torch.randint(3, (5,))
     weight = torch.tensor([1.0, 2.0, 3.0, 1.0, 2.0], dtype=torch.float64)
@@ -105,7 +105,7 @@ def test_integer_weights_equal_repetition_where_nothing_is_mixed(method, penalty
     assert abs(by_repetition.penalty_term - by_weight.penalty_term) < 1e-12
 
 
-def test_the_partner_brings_its_own_weight():
+def test_the_partner_has_its_own_weight():
     torch.manual_seed(0)
     X, y = torch.randn(2, 4, dtype=torch.float64), torch.tensor([0, 1])
     module = MLP(4, 2).double()
@@ -146,14 +146,14 @@ def test_balanced_gives_classes_equal_totals_also_under_sample_weights(small_dig
     assert np.allclose(totals, totals[0])
 
 
-def test_a_class_of_weight_zero_is_known_and_never_learned(small_digits):
+def test_a_class_of_weight_zero_is_known_and_not_learned(small_digits):
     X, y = small_digits
     estimator = paper_classifier(class_weight={3: 0}, random_state=0).fit(X, y)
     assert 3 in estimator.classes_
     assert 3 not in estimator.predict(X)
 
 
-def test_class_weight_for_several_labels(multilabel):
+def test_class_weight_for_multilabel_targets(multilabel):
     X, Y = multilabel
     counts = []
     for class_weight in (None, [{0: 1, 1: 1}, {0: 1, 1: 1}, {0: 1, 1: 30}]):
@@ -165,11 +165,11 @@ def test_class_weight_for_several_labels(multilabel):
     assert not np.array_equal(balanced.predict_proba(X), plain.predict_proba(X))
 
 
-def test_balanced_weights_of_several_labels_come_from_the_training_rows(multilabel):
+def test_balanced_weights_of_multilabel_targets_come_from_the_training_samples(multilabel):
     X, Y = multilabel
     estimator = paper_classifier(class_weight="balanced")
     rows = estimator._rows(X, Y, None, is_new=True, learn=True)
-    # As scikit-learn does it: the product of the balanced weights of each label.
+    # As in scikit-learn: the product of the balanced weights of each label.
     assert np.allclose(rows.weight, normalise(compute_sample_weight("balanced", Y)))
     one_sided = Y[:50].copy()
     one_sided[:, 0] = 0
@@ -194,7 +194,7 @@ def test_a_fold_may_lack_a_class_that_has_a_weight(small_digits):
     assert len(estimator.fit(X[part], y[part]).classes_) == 9
 
 
-def test_rows_of_weight_zero_may_hold_anything(small_digits):
+def test_samples_of_weight_zero_may_hold_anything(small_digits):
     X, y = small_digits[0].copy(), small_digits[1]
     weight = np.ones(len(X))
     weight[:10], X[:10] = 0, np.nan

@@ -44,7 +44,7 @@ from mixupe_sklearn import (
     to_onnx,
     to_torch,
 )
-from mixupe_sklearn._engine.eligibility import is_plain
+from mixupe_sklearn._engine.network import is_plain
 from mixupe_sklearn.modules import MLP, EmbeddedMLP
 
 QUICK = {"max_epochs": 3, "min_steps": 0, "batch_size": 32, "random_state": 0}

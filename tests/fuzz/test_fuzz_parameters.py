@@ -1,4 +1,4 @@
-"""Random parameters: each is used, or refused by a sentence that names it."""
+"""Random parameters: each is used, or rejected by a sentence with its name."""
 
 import numpy as np
 from fuzz import tiny_classifier, tiny_regressor, tried
@@ -24,7 +24,7 @@ odd_values = st.one_of(
     st.lists(st.floats(0, 1), max_size=3).map(tuple),
     st.dictionaries(st.text(max_size=3), st.integers(-1, 2), max_size=2),
 )
-# A whole number that is right may still be more than a test has time for.
+# A valid integer may still take more time than a test has.
 SLOW = {"max_epochs": 50, "min_steps": 50, "n_members": 4}
 
 
@@ -39,7 +39,7 @@ def is_slow(name, value):
 @example("eta", 1e308)
 @example("eta", 1e-50)
 @example("alpha", ())
-def test_a_wrong_value_is_refused_by_its_name(name, value):
+def test_a_wrong_value_raises_with_its_name(name, value):
     if is_slow(name, value):
         value = SLOW[name]
     model = tiny_classifier(**{name: value})
@@ -86,7 +86,7 @@ right_values = st.fixed_dictionaries(
 
 @given(right_values, st.integers(2, 8), st.integers(1, 8), st.booleans())
 @example({"early_stopping": True, "n_members": 2, "validation_fraction": 5e-324}, 8, 2, False)
-def test_right_values_go_together(params, n_rows, n_classes, is_regression):
+def test_valid_values_work_together(params, n_rows, n_classes, is_regression):
     y = np.arange(n_rows) % n_classes
     make = tiny_regressor if is_regression else tiny_classifier
     found = tried(lambda: make(**params).fit(X[:n_rows], y), alike=[X, y])
@@ -102,7 +102,7 @@ def test_right_values_go_together(params, n_rows, n_classes, is_regression):
 
 @given(right_values, right_values)
 @example({}, {"early_stopping": True, "n_members": 2, "validation_fraction": 5e-324})
-def test_training_goes_on_with_changed_parameters_or_says_what_is_fixed(first, second):
+def test_training_continues_with_changed_parameters_or_raises(first, second):
     model = tiny_classifier(warm_start=True, **first)
     tried(lambda: model.fit(X, Y))
     n_before = model.n_iter_
@@ -125,7 +125,9 @@ def test_training_goes_on_with_changed_parameters_or_says_what_is_fixed(first, s
     )
 )
 @example({"n_features": 7})
-def test_any_arguments_of_the_module_are_used_or_refused(module_params):
+@example({"n_features": np.array([2, 2])})
+@example({"n_outputs": np.int8(2)})
+def test_any_arguments_of_the_module_are_used_or_rejected(module_params):
     found = tried(
         lambda: tiny_classifier(module_params=module_params).fit(X, Y), FloatingPointError
     )
@@ -148,7 +150,7 @@ def test_any_arguments_of_the_module_are_used_or_refused(module_params):
 )
 @example("adam", {"betas": 7})
 @example("adam", {"eps": None})
-def test_any_arguments_of_the_optimizer_are_used_or_refused(optimizer, optimizer_params):
+def test_any_arguments_of_the_optimizer_are_used_or_rejected(optimizer, optimizer_params):
     model = tiny_classifier(optimizer=optimizer, optimizer_params=optimizer_params)
     found = tried(lambda: model.fit(X, Y), FloatingPointError)
     if found.refusal is None:

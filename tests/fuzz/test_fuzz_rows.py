@@ -1,4 +1,4 @@
-"""Random rows: whatever holds them, the same numbers give the same answer, or the same refusal."""
+"""Random samples: equal numbers in any container give equal results, or equal errors."""
 
 import functools
 
@@ -32,7 +32,7 @@ def _read_only(X):
 
 
 def _unsorted(X):
-    """A sparse matrix whose entries come in any order, some of them in two halves."""
+    """A sparse matrix with entries in any order, some of them split in two."""
     entries = sparse.coo_array(X)
     rows, columns = (np.tile(part, 2)[::-1] for part in entries.coords)
     order = np.argsort(rows, kind="stable")
@@ -68,7 +68,7 @@ CONTAINERS = {
     "tensor": torch.tensor,
     "tensor with gradient": lambda X: torch.tensor(X, requires_grad=True),
     "frame": pd.DataFrame,
-    "frame of holes' own type": lambda X: pd.DataFrame(X).astype("Float64"),
+    "frame of a nullable type": lambda X: pd.DataFrame(X).astype("Float64"),
     "polars": lambda X: pl.DataFrame(X, schema=_names(X)),
     **{
         f"sparse {form} {kind}": getattr(sparse, f"{form}_{kind}")
@@ -110,7 +110,7 @@ def test_a_container_does_not_change_a_fit_and_is_not_written_to(X, container):
     found = tried(lambda: tiny_classifier().fit(held, y), alike=[y, held] if is_array else y)
     assert found.refusal is None
     expected = tiny_classifier().fit(X, y).predict_proba(X)
-    # Names of columns are missed, with a warning, where a frame had them.
+    # Arrays after a frame give a warning about missing column names.
     proba = tried(lambda: found.answer.predict_proba(X)).answer
     np.testing.assert_allclose(proba, expected, rtol=1e-5)
 
@@ -127,7 +127,7 @@ def test_a_number_type_changes_no_more_than_its_rounding(X, dtype):
 
 
 @given(matrices(broken_numbers, rows=(0, 9), columns=(0, 4)))
-def test_any_rows_are_learned_or_refused(X):
+def test_any_samples_are_learned_or_rejected(X):
     y = np.arange(len(X)) % 2
     found = tried(lambda: tiny_classifier().fit(X, y), FloatingPointError, alike=[X, y])
     if found.refusal is None:
@@ -144,7 +144,7 @@ def test_any_rows_are_learned_or_refused(X):
     st.lists(st.integers(0, 3), max_size=4).map(tuple),
     st.sampled_from(["f4", "f8", "i8", "O", "U3", "S2", "M8[s]", "c16", "?"]),
 )
-def test_an_array_of_any_shape_and_type_is_learned_or_refused(shape, dtype):
+def test_an_array_of_any_shape_and_type_is_learned_or_rejected(shape, dtype):
     X = np.zeros(shape, dtype="i8").astype(dtype)
     for model in (fitted(), fitted("regressor")):
         found = tried(lambda model=model: model.predict(X), alike=X)
@@ -154,7 +154,7 @@ def test_an_array_of_any_shape_and_type_is_learned_or_refused(shape, dtype):
 
 
 @given(matrices(plain_numbers, rows=(1, 40), columns=(3, 3)), st.data())
-def test_a_row_is_predicted_alike_in_any_company_and_order(X, data):
+def test_a_prediction_depends_neither_on_other_samples_nor_on_their_order(X, data):
     order = data.draw(st.permutations(range(len(X))))
     chosen = order[: data.draw(st.integers(1, len(X)))]
     for name, model in (("predict_proba", fitted()), ("predict", fitted("regressor"))):
@@ -167,7 +167,7 @@ def test_a_row_is_predicted_alike_in_any_company_and_order(X, data):
     matrices(broken_numbers, rows=(1, 6), columns=(1, 3)),
     st.lists(st.sampled_from(["a", "b", " ", "", "é", "名", 0, 1, None, 1.5, True]), min_size=1),
 )
-def test_names_of_columns_never_break_a_frame(X, names):
+def test_any_column_names_work(X, names):
     frame = pd.DataFrame(X, columns=(names * 3)[: X.shape[1]])
     y = np.arange(len(X)) % 2
     found = tried(lambda: tiny_classifier().fit(frame, y), FloatingPointError, alike=frame)
@@ -183,7 +183,7 @@ def test_names_of_columns_never_break_a_frame(X, names):
 
 @pytest.mark.parametrize("name", list(CONTAINERS))
 def test_containers_hold_what_they_are_given(name):
-    """The oracle itself: no container may lose a number on its way."""
+    """A test of the test: no container loses a number."""
     X = np.array([[1.0, 0.0, -2.5], [0.0, 0.0, 4.0]])
     held = CONTAINERS[name](X)
     dense = (

@@ -1,4 +1,4 @@
-"""Random labels, numbers to predict, and weights: learned as they are written, or refused."""
+"""Random labels, regression targets and weights: learned unchanged, or rejected."""
 
 import datetime
 
@@ -19,7 +19,7 @@ KINDS = {
     "text": st.text(max_size=4),
     "bytes": st.binary(max_size=2),
     "date": st.dates(datetime.date(1900, 1, 1), datetime.date(2100, 1, 1)),
-    "hole": st.sampled_from([None, np.nan, pd.NA, pd.NaT]),
+    "missing": st.sampled_from([None, np.nan, pd.NA, pd.NaT]),
 }
 labels = st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=2, unique=True).flatmap(
     lambda kinds: st.lists(st.one_of([KINDS[kind] for kind in kinds]), min_size=8, max_size=8)
@@ -42,12 +42,12 @@ def is_missing(label):
 @example(["1", 1] * 4, "list")
 @example([pd.NA, "a"] * 4, "series")
 @example([1e300, 2.0] * 4, "list")
-def test_labels_of_any_type_are_learned_as_they_are_or_refused(values, holder):
+def test_labels_of_any_type_are_learned_unchanged_or_rejected(values, holder):
     y = HOLDERS[holder](values)
     found = tried(lambda: tiny_classifier().fit(X, y), alike=y)
     if found.refusal is None:
         classes = found.answer.classes_.tolist()
-        assert not any(map(is_missing, values)), "a hole became a class"
+        assert not any(map(is_missing, values)), "a missing label became a class"
         assert len(classes) == len(set(values)), "classes were joined or parted"
         assert set(classes) == set(values)
         assert set(found.answer.predict(X).tolist()) <= set(values)
@@ -56,7 +56,7 @@ def test_labels_of_any_type_are_learned_as_they_are_or_refused(values, holder):
 
 
 @given(labels, labels, st.booleans())
-def test_partial_fit_learns_announced_labels_or_refuses(values, others, announce_all):
+def test_partial_fit_learns_announced_labels_or_raises(values, others, announce_all):
     classes = values + others if announce_all else values
     model = tiny_classifier()
     found = tried(lambda: model.partial_fit(X, values, classes=classes))
@@ -76,7 +76,7 @@ def test_partial_fit_learns_announced_labels_or_refuses(values, others, announce
     st.data(),
     st.sampled_from(["i8", "f4", "?", "O", "csr", "csc", "frame"]),
 )
-def test_several_labels_a_row_are_learned_or_refused(n_rows, n_labels, data, holder):
+def test_multilabel_targets_are_learned_or_rejected(n_rows, n_labels, data, holder):
     values = data.draw(
         st.lists(
             st.integers(0, 1) | st.integers(-1, 2),
@@ -102,7 +102,7 @@ odd_weights = weights | st.sampled_from([-1.0, np.nan, np.inf, None, "a", 10**40
 
 @given(st.lists(odd_weights, min_size=7, max_size=9) | odd_weights)
 @example([10**400] * 8)
-def test_weights_are_used_or_refused(weight):
+def test_weights_are_used_or_rejected(weight):
     y = np.arange(8) % 2
     found = tried(lambda: tiny_classifier().fit(X, y, weight))
     numbers = weight if isinstance(weight, list) else [weight] * 8
@@ -119,7 +119,9 @@ def test_weights_are_used_or_refused(weight):
     st.lists(st.booleans(), min_size=8, max_size=8),
     st.integers(-900, 900),
 )
-def test_only_ratios_of_weights_count_and_rows_of_none_are_not_there(weight, is_there, power):
+def test_only_ratios_of_weights_count_and_samples_of_weight_zero_are_removed(
+    weight, is_there, power
+):
     y, weight, is_there = np.arange(8) % 2, np.array(weight), np.array(is_there)
     if len(set(y[is_there])) < 2:
         is_there[:] = True
@@ -145,7 +147,7 @@ class_weights = st.dictionaries(
 @example("balanced", [1.7e308] * 3 + [1e308] * 5, False)
 @example([{0: 1e300, 1: 1e300}] * 2, [1e300] * 4 + [1.0] * 4, True)
 @example({0: 10**400}, None, False)
-def test_class_weights_are_used_or_refused(class_weight, weight, several):
+def test_class_weights_are_used_or_rejected(class_weight, weight, several):
     y = np.arange(8) % 2
     y = np.column_stack([y, y[::-1]]) if several else y
     found = tried(lambda: tiny_classifier(class_weight=class_weight).fit(X, y, weight), alike=[y])
@@ -159,7 +161,7 @@ def test_class_weights_are_used_or_refused(class_weight, weight, several):
 )
 @example([0.0, 5e-324] * 4, "f8")
 @example([1.7e308] * 7 + [-1.7e308], "f8")
-def test_targets_of_a_regression_are_learned_or_refused(values, holder):
+def test_regression_targets_are_learned_or_rejected(values, holder):
     y = np.array(values)
     if holder in ("f2", "f4", "f8", "O", "g"):
         with np.errstate(over="ignore"):
@@ -192,7 +194,7 @@ def test_the_unit_of_a_target_does_not_matter(values, power):
     st.none() | st.lists(odd_weights, max_size=5),
     st.booleans(),
 )
-def test_validation_rows_are_used_or_refused(n_rows, width, y_val, weight, with_rows):
+def test_validation_samples_are_used_or_rejected(n_rows, width, y_val, weight, with_rows):
     y = np.arange(8) % 2
     X_val = np.ones((n_rows, *width)) if with_rows else None
     found = tried(

@@ -1,4 +1,4 @@
-"""MixupENet by itself, as a skorch user has it."""
+"""MixupENet as a skorch user uses it."""
 
 import copy
 import pickle
@@ -24,7 +24,7 @@ from mixupe_sklearn import MixupENet, MixupENetRegressor
 from mixupe_sklearn._data.batches import Batches
 from mixupe_sklearn.modules import MLP
 
-# A net by itself takes all of torch's threads.
+# A net without an estimator uses all of torch's threads.
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -76,7 +76,7 @@ def test_skorch_callbacks_work(data, tmp_path):
         ("train_acc", EpochScoring("accuracy", on_train=True, lower_is_better=False)),
     ]
     net = make_net(callbacks=callbacks, max_epochs=6).fit(*data)
-    assert len(net.history) == 3  # no epoch falls by ten: stopped after two more than the first
+    assert len(net.history) == 3  # no loss decreases by ten: two more epochs after the first
     assert (tmp_path / "params.pt").exists()
     assert [row["event_lr"] for row in net.history[:2]] == [0.001, 0.0005]
     assert net.score(*data) > 0.5
@@ -148,7 +148,7 @@ def test_weights_given_to_fit_equal_weights_in_the_dict(data):
 
 
 class Rows(torch.utils.data.Dataset):
-    """A data set of the user's own, read row by row."""
+    """A user's dataset, read sample by sample."""
 
     def __init__(self, X, y):
         self.X, self.y = X, y
@@ -160,7 +160,7 @@ class Rows(torch.utils.data.Dataset):
         return self.X[i], self.y[i]
 
 
-def test_any_data_set_works_through_a_data_loader(data):
+def test_any_dataset_works_through_a_data_loader(data):
     X, y = data
     net = make_net(train_split=predefined_split(Rows(X[1500:], y[1500:])), max_epochs=10)
     net.fit(Rows(X[:1500], y[:1500]), None)
@@ -174,20 +174,20 @@ def test_any_data_set_works_through_a_data_loader(data):
     [{"iterator_train__num_workers": 0}, {"iterator_valid__pin_memory": False}],
     ids=str,
 )
-def test_arguments_of_a_data_loader_bring_one(data, settings):
+def test_arguments_of_a_data_loader_select_one(data, settings):
     net = make_net(max_epochs=1, **settings).fit(*data)
     iterators = [net.get_iterator(net.get_dataset(*data), training=t) for t in (True, False)]
     assert sum(isinstance(it, torch.utils.data.DataLoader) for it in iterators) == 1
 
 
-def test_a_net_that_is_not_fitted_says_so(data):
+def test_an_unfitted_net_raises(data):
     for method in ("predict", "predict_proba"):
         with pytest.raises(NotInitializedError, match="not initialized yet"):
             getattr(make_net(), method)(data[0])
 
 
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable:UserWarning")
-def test_wrong_weights_and_data_frames_get_a_sentence(data):
+def test_wrong_weights_and_data_frames_raise_one_sentence(data):
     X, y = data
     weight = np.ones(len(X), dtype="float32")
     with pytest.raises(
@@ -206,7 +206,7 @@ def test_wrong_weights_and_data_frames_get_a_sentence(data):
 
 
 class Columns(torch.nn.Module):
-    """What skorch makes of a data frame: a keyword for each column."""
+    """Takes a keyword for each column, as skorch passes a data frame."""
 
     def __init__(self):
         super().__init__()
@@ -243,20 +243,20 @@ def test_clone_pickle_copy_and_search(data):
     net.fit(X, y)
     for same in (pickle.loads(pickle.dumps(net)), copy.deepcopy(net)):
         assert np.array_equal(same.predict_proba(X), net.predict_proba(X))
-    # Without an epoch's worth of learning rate nothing is learned: the search must see it.
+    # With a tiny learning rate the net learns nothing, and the search must find out.
     search = GridSearchCV(make_net(max_epochs=2), {"lr": [1e-9, 0.001]}, cv=2)
     assert search.fit(X, y).best_params_ == {"lr": 0.001}
 
 
 @pytest.mark.parametrize(("n_rows", "n_batches"), [(101, 2), (100, 2), (102, 3)])
-def test_a_last_batch_of_one_row_joins_the_one_before_under_batch_norm(data, n_rows, n_batches):
+def test_a_last_batch_of_one_sample_joins_the_one_before_with_batch_norm(data, n_rows, n_batches):
     X, y = data
     net = make_net(module__batch_norm=True, max_epochs=1, train_split=None)
     net.fit(X[:n_rows], y[:n_rows])
     assert len(net.history[0]["batches"]) == n_batches
 
 
-def test_a_loss_that_explodes_stops_with_epoch_batch_and_parts(data):
+def test_a_non_finite_loss_raises_with_epoch_batch_and_parts(data):
     net = make_net(lr=1e30, optimizer=torch.optim.SGD)
     pattern = (
         r"non-finite in epoch \d+, batch \d+: mixup_loss=\S+, penalty_term=\S+; lower lr or eta"

@@ -16,10 +16,10 @@ from skorch.helper import predefined_split
 from torch import nn
 
 from mixupe_sklearn import MixupENet
-from mixupe_sklearn._net.callbacks import hears_batches, is_schedule
+from mixupe_sklearn._net.net import hears_batches, is_schedule
 from mixupe_sklearn.callbacks import PolyakAverage, WarmupCosine, warmup_cosine
 
-# A net by itself takes all of torch's threads.
+# A net without an estimator uses all of torch's threads.
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 RATE = 0.9
@@ -54,7 +54,7 @@ def assert_equal(first, second):
 
 
 def average_by_hand(rows, n_epochs):
-    """A plain loop over batches of 50: the raw weights and their average in the end."""
+    """A plain loop over batches of 50; returns the raw weights and their average."""
     torch.manual_seed(0)
     module = make_module()
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
@@ -73,7 +73,7 @@ def average_by_hand(rows, n_epochs):
     return states(module), average
 
 
-def test_the_average_is_that_of_a_loop_by_hand_with_the_statistics_of_batchnorm(rows, double):
+def test_the_average_equals_an_explicit_loop_with_the_statistics_of_batchnorm(rows, double):
     X, y = rows[0].astype("float64"), rows[1]
     net = make_net([PolyakAverage(RATE)]).fit(X, y)
     raw, average = average_by_hand((X, y), n_epochs=2)
@@ -81,7 +81,7 @@ def test_the_average_is_that_of_a_loop_by_hand_with_the_statistics_of_batchnorm(
     assert got["1.num_batches_tracked"] == average["1.num_batches_tracked"] == 12
     for name in average:
         assert torch.allclose(got[name], average[name], rtol=1e-12, atol=1e-14), name
-    # The three differ: this test would notice the raw statistics or the first ones.
+    # The three differ: the test would detect raw or initial statistics.
     assert not torch.allclose(raw["1.running_var"], average["1.running_var"], rtol=1e-2)
     assert not torch.allclose(average["1.running_mean"], torch.zeros(8), atol=1e-2)
 
@@ -96,7 +96,7 @@ def test_a_rate_of_zero_keeps_the_raw_weights(rows):
 def test_training_in_pieces_is_training_in_one_piece(rows, net_class, is_pickled):
     def make():
         settings = {"net_class": net_class, "optimizer__momentum": 0.9, "max_epochs": 3}
-        if net_class is MixupENet:  # one stream of draws, whatever the number of calls
+        if net_class is MixupENet:  # one stream of draws for any number of calls
             order = np.random.default_rng(0)
             settings |= {"criterion__random_state": 0, "iterator_train__random_state": order}
         return make_net([PolyakAverage(RATE), WarmupCosine(n_warmup=3)], **settings)
@@ -106,14 +106,14 @@ def test_training_in_pieces_is_training_in_one_piece(rows, net_class, is_pickled
         pieces = pickle.loads(pickle.dumps(pieces))
     pieces.partial_fit(*rows, epochs=2)
     assert_equal(states(whole.module_), states(pieces.module_))
-    # Not by chance: with the average alone to go on from, the weights are others.
+    # Negative control: continued from the average alone, the weights differ.
     forgetful = make().partial_fit(*rows, epochs=1)
     dict(forgetful.callbacks_)["PolyakAverage"].initialize()
     forgetful.partial_fit(*rows, epochs=2)
     assert not torch.equal(forgetful.module_[0].weight, whole.module_[0].weight)
 
 
-def test_weights_that_someone_has_loaded_are_those_to_go_on_from(rows):
+def test_training_continues_from_loaded_weights(rows):
     net = make_net([PolyakAverage(RATE)]).fit(*rows)
     other = make_net([]).fit(*rows).module_.state_dict()
     net.module_.load_state_dict(other)
@@ -124,7 +124,7 @@ def test_weights_that_someone_has_loaded_are_those_to_go_on_from(rows):
 
 
 class Look(Callback):
-    """Remembers the weights at two moments of each epoch."""
+    """Records the weights at two points of each epoch."""
 
     def initialize(self):
         self.at_training_, self.at_end_ = [], []
@@ -139,7 +139,7 @@ class Look(Callback):
 
 
 @pytest.mark.parametrize("has_validation", [True, False], ids=["validation", "none"])
-def test_raw_weights_are_trained_and_averaged_ones_are_looked_at(rows, has_validation):
+def test_raw_weights_are_trained_and_averaged_ones_validated(rows, has_validation):
     split = predefined_split(Dataset(*rows)) if has_validation else None
     net = make_net([PolyakAverage(RATE), Look()], train_split=split).fit(*rows)
     look = dict(net.callbacks_)["Look"]
@@ -158,9 +158,9 @@ def test_raw_weights_are_trained_and_averaged_ones_are_looked_at(rows, has_valid
             assert row["valid_loss"] == pytest.approx(loss.item(), rel=1e-5)
 
 
-def test_early_stopping_goes_back_to_the_best_average(digits):
+def test_early_stopping_restores_the_best_average(digits):
     X, y = digits[0][:400], digits[1][:400]
-    # A rate of learning at which the loss goes up and down.
+    # A learning rate at which the loss oscillates.
     classifier = paper_classifier(
         callbacks=[PolyakAverage(0.8), Look()],
         module=make_module,
@@ -189,7 +189,7 @@ def test_weights_of_half_precision_have_an_average_of_single_precision(rows):
         module[0].weight.add_(1.0)
     first = callback.average_[0].clone()
     callback.on_batch_end(net, training=True)
-    # A thousandth of the way is less than bfloat16 can tell near 1.
+    # Updates of a thousandth are below the resolution of bfloat16 near 1.
     expected = first + 0.001 * (1.0 - first)
     assert callback.average_[0].dtype == torch.float32
     assert torch.allclose(callback.average_[0], expected, rtol=1e-6)
@@ -238,7 +238,7 @@ def rates_of(net):
 def test_rates_follow_the_formula_at_every_step(rows, net_class, n_warmup):
     callback = WarmupCosine(n_warmup=n_warmup, final=0.01)
     net = make_net([callback], net_class, max_epochs=4).fit(*rows)
-    n_warmup = 6 if n_warmup == 0.25 else n_warmup  # 300 rows: four epochs of six batches
+    n_warmup = 6 if n_warmup == 0.25 else n_warmup  # 300 samples: four epochs of six batches
     expected = [rate_by_formula(step, 24, n_warmup, 0.01, 0.1) for step in range(24)]
     assert np.allclose(rates_of(net), expected, rtol=1e-12)
     assert rates_of(net)[-1] == pytest.approx(0.001, rel=1e-12)
@@ -272,7 +272,7 @@ def test_the_first_step_changes_no_weight(rows):
     assert not torch.equal(second, third)
 
 
-def test_a_training_after_the_last_step_rises_anew_and_a_planned_one_stays(rows):
+def test_a_training_after_the_last_step_starts_a_new_cycle_unless_n_steps_is_given(rows):
     anew = make_net([WarmupCosine(n_warmup=3)]).fit(*rows).partial_fit(*rows)
     first, second = np.split(np.array(rates_of(anew)), 2)
     assert np.array_equal(first, second)
@@ -288,7 +288,7 @@ def test_a_rate_that_the_user_changes_is_the_next_peak(rows):
     assert max(rates_of(net)[12:]) == 0.4
 
 
-def test_a_broken_training_does_not_lower_the_peak(rows):
+def test_an_interrupted_training_does_not_lower_the_peak(rows):
     net = make_net([WarmupCosine(n_warmup=3)]).initialize()
     few = [rows[0].copy(), rows[1].copy()]
     few[1][-1] = 99  # no such class
@@ -304,7 +304,7 @@ def test_simulated_rates_are_those_of_training(rows):
     assert np.allclose(WarmupCosine(n_warmup=3).simulate(12, 0.1), rates_of(net), rtol=1e-12)
 
 
-def test_it_is_a_schedule_that_hears_batches():
+def test_warmup_cosine_is_a_schedule_with_batch_events():
     callback = WarmupCosine()
     assert is_schedule(callback)
     assert is_schedule(("warmup", WarmupCosine))
@@ -341,9 +341,15 @@ def test_batches_that_cannot_be_counted_need_a_number_of_steps(rows):
     [
         (PolyakAverage(rate=1.0), "Got rate=1.0, but expected a number >= 0 and below 1."),
         (PolyakAverage(rate=-0.1), "Got rate=-0.1"),
-        (WarmupCosine(n_steps=0), "Got n_steps=0, but expected a whole number >= 1 or None."),
-        (WarmupCosine(n_warmup=-1), "Got n_warmup=-1, but expected a whole number of steps >= 0"),
-        (WarmupCosine(n_warmup=1.5), "Got n_warmup=1.5, but expected .* a share of them below 1."),
+        (WarmupCosine(n_steps=0), "Got n_steps=0, but expected an integer >= 1 or None."),
+        (
+            WarmupCosine(n_warmup=-1),
+            "Got n_warmup=-1, but expected an integer number of steps >= 0",
+        ),
+        (
+            WarmupCosine(n_warmup=1.5),
+            "Got n_warmup=1.5, but expected .* a fraction of them below 1.",
+        ),
         (
             WarmupCosine(n_steps=5, n_warmup=5),
             "Got n_warmup=5, but expected fewer steps than the 5",
@@ -352,12 +358,12 @@ def test_batches_that_cannot_be_counted_need_a_number_of_steps(rows):
     ],
     ids=["rate 1", "rate below 0", "no steps", "warm-up below 0", "share", "all warm-up", "final"],
 )
-def test_wrong_parameters_get_a_sentence(callback, message):
+def test_wrong_parameters_raise_one_sentence(callback, message):
     with pytest.raises(ValueError, match=message):
         make_net([callback]).initialize()
 
 
-def test_a_warm_up_longer_than_the_training_gets_a_sentence(rows):
+def test_a_warm_up_longer_than_the_training_raises_one_sentence(rows):
     with pytest.raises(
         ValueError, match="Got n_warmup=12, but expected fewer steps than the 12 of"
     ):

@@ -4,7 +4,7 @@ from paper import paper_classifier
 from sklearn.model_selection import train_test_split
 
 from mixupe_sklearn import MixupERegressor
-from mixupe_sklearn._estimators.sklearn_callbacks import HAS_CALLBACKS
+from mixupe_sklearn._estimators.fit_monitor import HAS_CALLBACKS
 
 
 def valid_losses(estimator):
@@ -12,7 +12,7 @@ def valid_losses(estimator):
 
 
 @pytest.mark.parametrize("tol", [0.0, 0.05])
-def test_training_stops_and_the_best_weights_come_back(digits, tol):
+def test_training_stops_and_the_best_weights_are_restored(digits, tol):
     X, y = digits
     X_train, X_val, y_train, y_val = train_test_split(X, y, test_size=0.3, random_state=0)
     classifier = paper_classifier(
@@ -22,7 +22,7 @@ def test_training_stops_and_the_best_weights_come_back(digits, tol):
     classifier.fit(X_train, y_train, X_val=X_val, y_val=y_val)
     losses = valid_losses(classifier)
     assert classifier.n_iter_ == len(losses) < 200
-    # No epoch of the last three fell tol below the lowest loss before it.
+    # None of the last three losses is more than tol below the lowest loss before it.
     lowest = np.minimum.accumulate([np.inf, *losses])[:-1]
     has_progress = np.array(losses) < lowest - tol
     assert has_progress[-4]
@@ -34,14 +34,14 @@ def test_training_stops_and_the_best_weights_come_back(digits, tol):
 
 
 @pytest.mark.parametrize("estimator_class", [paper_classifier, MixupERegressor])
-def test_a_share_is_set_aside_when_no_rows_are_given(small_digits, estimator_class):
+def test_a_fraction_is_held_out_without_validation_samples(small_digits, estimator_class):
     X, y = small_digits
     estimator = estimator_class(early_stopping=True, validation_fraction=0.2, max_epochs=3)
     estimator.fit(X, y)
     assert len(valid_losses(estimator)) == 3
 
 
-def test_rows_set_aside_train_nothing_and_keep_class_shares(small_digits):
+def test_held_out_samples_train_nothing_and_keep_class_shares(small_digits):
     X, y = small_digits
     estimator = paper_classifier(early_stopping=True, validation_fraction=0.2, random_state=0)
     rows = estimator._rows(X, y, None, is_new=True, learn=True)
@@ -56,14 +56,14 @@ def test_rows_set_aside_train_nothing_and_keep_class_shares(small_digits):
     assert np.allclose(fitted.X_mean_, X[train.index].mean(axis=0))
 
 
-def test_a_class_of_one_row_is_no_obstacle(small_digits):
+def test_a_class_of_one_sample_is_accepted(small_digits):
     X, y = small_digits
     y = np.where(np.arange(len(y)) == 0, 99, y)
     classifier = paper_classifier(early_stopping=True, max_epochs=2).fit(X, y)
     assert 99 in classifier.classes_
 
 
-def test_validation_rows_without_early_stopping_are_only_watched(small_digits):
+def test_validation_samples_without_early_stopping_only_measure_the_loss(small_digits):
     X, y = small_digits
     watched = paper_classifier(max_epochs=5, random_state=0)
     watched.fit(X[:200], y[:200], X_val=X[200:], y_val=y[200:])
@@ -72,7 +72,7 @@ def test_validation_rows_without_early_stopping_are_only_watched(small_digits):
     assert np.array_equal(watched.predict_proba(X), plain.predict_proba(X))
 
 
-def test_validation_loss_is_that_of_unmixed_rows(small_digits):
+def test_validation_loss_is_that_of_unmixed_samples(small_digits):
     X, y = small_digits
     classifier = paper_classifier(max_epochs=2, alpha=5.0, random_state=0)
     classifier.fit(X, y, X_val=X, y_val=y)
@@ -88,7 +88,7 @@ def test_partial_fit_ignores_early_stopping(small_digits):
 
 
 @pytest.mark.skipif(not HAS_CALLBACKS, reason="this scikit-learn has no callbacks (before 1.9)")
-def test_the_best_weights_come_back_when_a_callback_of_scikit_learn_stops(digits):
+def test_the_best_weights_are_restored_when_a_callback_of_scikit_learn_stops(digits):
     class StopAtFive:
         def setup(self, estimator, context): ...
         def teardown(self, estimator, context): ...

@@ -1,4 +1,4 @@
-"""How fast and how long is trained: schedules, steps, and the presets that name them."""
+"""Learning-rate schedules, the number of steps, and presets."""
 
 import warnings
 
@@ -9,10 +9,9 @@ from sklearn.base import clone
 from skorch.callbacks import Callback, LRScheduler
 from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR
 
-from mixupe_sklearn import MixupEClassifier, MixupERegressor, preset
-from mixupe_sklearn._estimators.fit_many import fit_many
+from mixupe_sklearn import MixupEClassifier, MixupERegressor, fit_many, preset
 from mixupe_sklearn._net import net as _net
-from mixupe_sklearn._training.lr_schedule import n_epochs_for, rate_factors
+from mixupe_sklearn._training.config import PARAMETERS, n_epochs_for, rate_factors
 
 SMALL = preset("paper") | {
     "alpha": 0.5,
@@ -27,7 +26,7 @@ SMALL = preset("paper") | {
     "random_state": 0,
 }
 N_STEPS = 4 * 4  # of iris, with the numbers above
-# torch's schedulers of these names, for a highest rate and a number of steps.
+# torch's schedulers of these names, for a peak rate and a number of steps.
 POLICIES = {
     "cosine": (CosineAnnealingLR, lambda lr, n_steps: {"T_max": n_steps}),
     "onecycle": (
@@ -38,7 +37,7 @@ POLICIES = {
 
 
 class Listener(Callback):
-    """Hears each batch, so that skorch's own loop takes the steps, and notes their rates."""
+    """Acts on each batch, so that skorch's own loop takes the steps, and records their rates."""
 
     rates = ()
 
@@ -52,7 +51,7 @@ def small(**params):
 
 
 def scheduled(name, **params):
-    """The same schedule by skorch's callback, with one of torch's schedulers."""
+    """Return the same schedule as skorch's callback with one of torch's schedulers."""
     policy, options = POLICIES[name]
     callback = LRScheduler(policy, step_every="batch", **options(SMALL["lr"], N_STEPS))
     return small(callbacks=[callback], **params)
@@ -76,7 +75,7 @@ def torch_factors(name, n_steps):
 
 @pytest.mark.parametrize("n_steps", [1, 2, 3, 4, 7, 10, 33, 100, 1001])
 @pytest.mark.parametrize("name", ["cosine", "onecycle"])
-def test_the_factors_are_those_of_torch(name, n_steps):
+def test_the_factors_equal_those_of_torch(name, n_steps):
     mine = rate_factors(name, n_steps)
     np.testing.assert_allclose(mine, torch_factors(name, n_steps), rtol=0, atol=1e-12)
 
@@ -89,7 +88,7 @@ def test_a_constant_rate_needs_no_factors():
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 @pytest.mark.parametrize("way", ["by hand", "quiet", "skorch"])
 @pytest.mark.parametrize("name", ["cosine", "onecycle"])
-def test_a_schedule_is_that_of_skorchs_callback(iris, monkeypatch, name, way, optimizer):
+def test_a_schedule_equals_skorchs_callback(iris, monkeypatch, name, way, optimizer):
     X, y = iris
     expected = scheduled(name, optimizer=optimizer).fit(X, y)
     if way == "quiet":
@@ -116,7 +115,7 @@ def test_each_step_has_its_rate_and_the_last_leaves_the_first(iris, name, n_memb
 
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("n_members", [1, 2])
-def test_a_rate_among_the_optimizers_parameters_is_the_one_that_moves(iris, n_members):
+def test_a_rate_in_optimizer_params_follows_the_schedule(iris, n_members):
     params = {"lr_schedule": "cosine", "n_members": n_members}
     mine = small(**params, lr=0.5, optimizer_params={"lr": 0.02}).fit(*iris)
     expected = small(**params).fit(*iris)
@@ -127,7 +126,7 @@ def test_a_rate_among_the_optimizers_parameters_is_the_one_that_moves(iris, n_me
 
 
 @pytest.mark.usefixtures("double")
-def test_groups_of_weights_keep_their_own_rates(iris):
+def test_parameter_groups_keep_their_own_rates(iris):
     groups = {"param_groups": [("stages.0*", {"lr": 0.1})]}
     expected = scheduled("cosine", optimizer_params=groups).fit(*iris)
     mine = small(lr_schedule="cosine", optimizer_params=groups).fit(*iris)
@@ -139,7 +138,7 @@ def test_groups_of_weights_keep_their_own_rates(iris):
 
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("early_stopping", [False, True])
-def test_a_schedule_starts_anew_when_training_goes_on(iris, early_stopping):
+def test_a_schedule_starts_anew_when_training_continues(iris, early_stopping):
     X, y = iris
     params = {"lr_schedule": "cosine", "early_stopping": early_stopping, "optimizer": "sgd"}
     warm = small(**params, warm_start=True).fit(X, y)
@@ -154,7 +153,7 @@ def test_a_schedule_starts_anew_when_training_goes_on(iris, early_stopping):
 
 
 @pytest.mark.parametrize("n_members", [1, 3])
-def test_an_epoch_of_partial_fit_knows_no_schedule(iris, n_members):
+def test_an_epoch_of_partial_fit_has_a_constant_rate(iris, n_members):
     X, y = iris
     pair = [
         small(lr_schedule=name, n_members=n_members).partial_fit(X, y, classes=[0, 1, 2])
@@ -166,7 +165,7 @@ def test_an_epoch_of_partial_fit_knows_no_schedule(iris, n_members):
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("name", ["cosine", "onecycle"])
 @pytest.mark.parametrize("estimator_class", [MixupEClassifier, MixupERegressor])
-def test_many_at_once_follow_the_schedule_as_each_alone(iris, estimator_class, name):
+def test_fit_many_follows_the_schedule_as_single_fits_do(iris, estimator_class, name):
     X, y = iris
     numbers = [{"lr": 0.02}, {"lr": 0.05, "eta": 0.5}, {"lr": 0.02, "alpha": 0.0}]
     members = [estimator_class(**SMALL | own | {"lr_schedule": name}) for own in numbers]
@@ -182,12 +181,12 @@ def test_many_at_once_follow_the_schedule_as_each_alone(iris, estimator_class, n
         np.testing.assert_allclose(member.predict(X), single.predict(X), atol=1e-9)
         np.testing.assert_allclose(member.loss_curve_, single.loss_curve_, atol=1e-9)
         assert rates_of(member) == rates_of(single) == [member.lr]
-    # One that stops keeps what it has learned, at the rates of the whole way.
+    # An estimator that stops early keeps its weights, with the rates of the full schedule.
     assert fitted[-1].loss_curve_ == pytest.approx(singles[1].loss_curve_[:2], abs=1e-9)
 
 
 @pytest.mark.parametrize("n_members", [1, 2])
-def test_a_small_table_gets_at_least_so_many_steps(iris, n_members):
+def test_a_small_table_gets_at_least_min_steps(iris, n_members):
     X, y = iris
     params = {"batch_size": 100, "min_steps": 31, "n_members": n_members}
     estimator = small(**params).fit(X, y)
@@ -202,25 +201,25 @@ def test_a_small_table_gets_at_least_so_many_steps(iris, n_members):
 
 @pytest.mark.parametrize("n_members", [1, 2])
 @pytest.mark.parametrize("early_stopping", [False, True])
-def test_rows_that_are_set_aside_are_no_steps(iris, n_members, early_stopping):
+def test_held_out_samples_do_not_count_for_min_steps(iris, n_members, early_stopping):
     share = {"early_stopping": early_stopping, "validation_fraction": 0.5, "tol": 0.0}
     params = {"batch_size": 80, "min_steps": 20, "n_members": n_members, "n_iter_no_change": 100}
     estimator = small(**params, **share).fit(*iris)
     assert estimator.n_iter_ == (20 if early_stopping else 10)
 
 
-def test_few_rows_are_no_matter_where_there_are_steps_enough(iris):
+def test_few_samples_give_no_warning_with_enough_steps(iris):
     X, y = iris[0][::3], iris[1][::3]
     for n_members in (1, 2):
         params = {"batch_size": 100, "n_members": n_members}
         with warnings.catch_warnings(action="error"):
             assert small(**params, min_steps=30).fit(X, y).n_iter_ == 30
-        with pytest.warns(UserWarning, match="Got 50 training rows, .* so 4 epochs are 4 steps"):
+        with pytest.warns(UserWarning, match="Got 50 training samples, .* so 4 epochs are 4 steps"):
             small(**params, min_steps=3).fit(X, y)
 
 
 @pytest.mark.parametrize("n_rows", [1, 99, 100, 101, 450])
-def test_epochs_are_enough_for_the_steps_and_not_one_more(n_rows):
+def test_epochs_suffice_for_the_steps_and_no_more(n_rows):
     steps = -(-n_rows // 100)
     for min_steps in (0, 1, 2599, 2600, 2601):
         epochs = n_epochs_for(25, min_steps, n_rows, 100)
@@ -228,16 +227,16 @@ def test_epochs_are_enough_for_the_steps_and_not_one_more(n_rows):
         assert epochs == 25 or (epochs - 1) * steps < min_steps
 
 
-def test_a_preset_is_a_new_one_each_time():
+def test_a_preset_is_a_new_dict():
     first = preset("paper")
     first["alpha"] = 3.0
     assert preset("paper")["alpha"] == 0.05
-    # What could be written into would be shared.
+    # Mutable values would be shared.
     assert all(isinstance(value, (int, float, str, type(None))) for value in first.values())
 
 
 @pytest.mark.parametrize("estimator_class", [MixupEClassifier, MixupERegressor])
-def test_the_papers_preset_trains_its_network_in_its_way(iris, estimator_class):
+def test_the_papers_preset_trains_as_in_the_paper(iris, estimator_class):
     estimator = estimator_class(**preset("paper"), random_state=0).fit(*iris)
     (net,) = estimator.nets_
     assert net is estimator.net_
@@ -254,10 +253,32 @@ def test_the_papers_preset_trains_its_network_in_its_way(iris, estimator_class):
     criterion = net.criterion_
     assert (criterion.method, criterion.penalty, criterion.lam_per) == ("mixupe", "logit", "batch")
     assert (criterion.alpha, criterion.beta, criterion.eta) == (0.05, None, 1.0)
-    assert "valid_loss" not in estimator.history_[0]  # all rows train
+    assert "valid_loss" not in estimator.history_[0]  # all samples train
     assert estimator.member_weights_.tolist() == [1.0]
 
 
-def test_every_parameter_of_a_preset_is_one_of_the_estimators():
+def test_every_parameter_of_a_preset_is_a_parameter_of_the_estimators():
     for estimator_class in (MixupEClassifier, MixupERegressor):
         assert set(preset("paper")) <= set(estimator_class().get_params())
+
+
+def test_a_preset_takes_overrides():
+    params = preset("paper", max_epochs=10, class_weight="balanced")
+    assert params == preset("paper") | {"max_epochs": 10, "class_weight": "balanced"}
+    assert preset("paper")["max_epochs"] == 25
+    for name in MixupEClassifier().get_params():
+        assert preset("paper", **{name: None})[name] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"), [("epochs", "max_epochs"), ("batchsize", "batch_size")]
+)
+def test_a_preset_rejects_unknown_parameters(name, nearest):
+    message = f"^Got the parameter '{name}', but expected a parameter of MixupEClassifier or "
+    with pytest.raises(ValueError, match=f"{message}MixupERegressor, such as '{nearest}"):
+        preset("paper", **{name: 1})
+
+
+def test_presets_know_all_parameters_of_the_estimators():
+    names = {*MixupEClassifier().get_params(), *MixupERegressor().get_params()}
+    assert set(PARAMETERS) == names

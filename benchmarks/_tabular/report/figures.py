@@ -1,6 +1,10 @@
-"""The figures of the report, each a piece of SVG for the page."""
+"""The figures of the report: matplotlib's SVG, for the page."""
 
+import html
+import io
+import re
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,22 +13,44 @@ import numpy as np
 import pandas as pd
 import scikit_posthocs
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
+from benchmarks._harness.report_tables import number
 from benchmarks._tabular.report import paper
-from benchmarks._tabular.report.results import label_of, mean_curve, order_methods
-from benchmarks._tabular.report.sheets import number, seconds
+from benchmarks._tabular.report.results import LABELS, label_of, mean_curve, order_methods
 from benchmarks._tabular.report.statistics import LEVEL, RankTest
-from benchmarks._tabular.report.styles import FAINT, INK, PAPER, Style, styles_of
-from benchmarks._tabular.report.svg import look, to_svg
 
-# From the lowest error of a map to its highest; told apart by colour-blind people too.
-COLOURS = matplotlib.colormaps["cividis_r"]
+# Readers with colour blindness can distinguish these.
+COLOURS = "cividis_r"
+_LINE_COLOURS = [
+    *("#5f6872", "#0069a8", "#c24e00", "#a03a78", "#8a6300", "#00775a", "#5b45a8", "#7a4a32"),
+    *("#2f6f1e", "#a81f3a", "#1f5fbf", "#4d6b00", "#8d2fb0", "#006d75", "#9c2b6e", "#3b5b7a"),
+    "#6b5d00",
+]
+_DASHES: dict[str, Any] = {"erm": "--", "mixup": "-.", "mixupe": "-"}
+_SETTINGS: Any = {
+    "svg.fonttype": "none",  # text stays text, for screen readers and for searching
+    "svg.hashsalt": "mixupe",  # equal rows give equal bytes
+    "font.size": 9.0,
+    "axes.titlesize": 9.5,
+    "xtick.labelsize": 8.0,
+    "ytick.labelsize": 8.0,
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "savefig.facecolor": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#d5dae0",
+    "axes.axisbelow": True,
+    "axes.formatter.useoffset": False,
+    "text.parse_math": False,  # a dollar sign in a name is a dollar sign
+}
 
 
 @dataclass(frozen=True)
-class Picture:
+class Plot:
     """A figure of the page: its title, a caption, the SVG, and the methods in it."""
 
     title: str
@@ -33,26 +59,68 @@ class Picture:
     methods: Sequence[str] = ()
 
 
+def colour_of(method: str, methods: Sequence[str] = ()) -> str:
+    """Return the colour of a method; known methods always have the same.
+
+    Examples
+    --------
+    >>> colour_of("erm"), colour_of("mine", ["erm", "mine"])
+    ('#5f6872', '#5f6872')
+    """
+    names = [*LABELS, *(name for name in order_methods(methods) if name not in LABELS)]
+    return _LINE_COLOURS[names.index(method) % len(_LINE_COLOURS)]
+
+
+def report_style() -> AbstractContextManager[None]:
+    """Return a context in which figures are drawn in the style of the report."""
+    return matplotlib.rc_context(_SETTINGS)
+
+
+def to_svg(figure: Figure, name: str, label: str) -> str:
+    """Return the figure as an ``svg`` element for a page.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        Drawn within ``report_style()``.
+    name : str
+        Prefix of all ids, so that the figures of a page do not share any.
+    label : str
+        What the figure shows, for screen readers.
+    """
+    file = io.StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    figure.savefig(file, format="svg", metadata=nothing)
+    text = file.getvalue()
+    text = text[text.index("<svg") :]
+    box = re.findall(r'viewBox="([^"]*)"', text)[0]
+    text = re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{name}-", text).replace("xlink:href", "href")
+    # The browser knows the namespaces of a page's own SVG.
+    opening = f'<svg viewBox="{box}" role="img" aria-label="{html.escape(label)}">'
+    return opening + text[text.index(">") + 1 :].strip()
+
+
 def _new(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _log_axis(axis: Any, values: Sequence[float]) -> None:
-    """Ticks at 1, 2 and 5 times powers of ten, in plain numbers, as many as there is room for."""
-    low, high = min(values), max(values)
-    decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
-    few = [10.0**d for d in decades if low <= 10.0**d <= high]
-    many = [m * 10.0**d for d in decades for m in (1, 2, 5) if low <= m * 10.0**d <= high]
-    axis.set_ticks(few if len(few) >= 2 else many[:: max(1, len(many) // 4)])
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+def draw_legend(methods: Sequence[str], name: str) -> str:
+    """Return the legend of some figures of losses as an SVG."""
+    handles = [
+        Line2D([], [], color=colour_of(m), linestyle=_DASHES[m], label=label_of(m)) for m in methods
+    ]
+    with report_style():
+        figure = Figure(figsize=(1.3 * len(handles), 0.27))
+        figure.legend(handles=handles, ncols=len(handles), loc="center left", frameon=False)
+        svg = to_svg(figure, name, f"Legend: {', '.join(map(label_of, methods))}.")
+    return svg.replace('role="img" ', 'class="legend" ', 1)
 
 
-def draw_ranks(test: RankTest, name: str) -> Picture:
-    """Demsar's diagram: average ranks on a line; bars join methods that do not differ."""
-    styles = styles_of(list(test.ranks.index))
-    labels = {name: label_of(name) for name in test.ranks.index}
-    with look():
+def draw_ranks(test: RankTest, name: str) -> Plot:
+    """Draw Demsar's diagram: average ranks on a line; bars join methods that do not differ."""
+    methods = [str(method) for method in test.ranks.index]
+    labels = {method: label_of(method) for method in methods}
+    with report_style():
         figure = _new(5.6, 1.0 + 0.24 * len(labels))
         axes = figure.subplots()
         axes.grid(False)
@@ -61,135 +129,86 @@ def draw_ranks(test: RankTest, name: str) -> Picture:
             test.pairs.rename(index=labels, columns=labels),
             alpha=LEVEL,
             ax=axes,
-            color_palette={labels[name]: style.light for name, style in styles.items()},
+            color_palette={labels[m]: colour_of(m, methods) for m in methods},
             label_fmt_left="{label} ({rank:.2f})\N{NO-BREAK SPACE}",
             label_fmt_right="\N{NO-BREAK SPACE}({rank:.2f}) {label}",
             text_h_margin=0.04,
-            crossbar_props={"color": INK, "linewidth": 3},
+            crossbar_props={"color": "black", "linewidth": 3},
             elbow_props={"linewidth": 1.4},
         )
         axes.set_xlim(1, len(labels))
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         _draw_critical_difference(axes, test)
-        svg = to_svg(figure, name, _ranks_text(test), styles.values())
-    return Picture(
+        ranks = ", ".join(f"{labels[m]} {rank:.2f}" for m, rank in test.ranks.items())
+        label = f"Average ranks: {ranks}; critical difference {test.critical_difference:.2f}."
+        svg = to_svg(figure, name, label)
+    return Plot(
         f"Critical-difference diagram of {len(labels)} methods",
-        f"Average ranks over {test.n_sets} data sets (left is better)."
-        f" Methods joined by a bar do not differ by Nemenyi's test at 5 %; CD is how far apart two "
-        f"ranks must be.",
+        f"Average ranks over {test.n_sets} datasets (left is better)."
+        f" Methods joined by a bar do not differ by Nemenyi's test at 5 %. CD is the smallest "
+        f"difference of two ranks that is significant.",
         svg,
     )
 
 
 def _draw_critical_difference(axes: Any, test: RankTest) -> None:
     end = min(1 + test.critical_difference, len(test.ranks))
-    axes.plot([1, end], [1.3, 1.3], color=FAINT, linewidth=1.4, marker="|", clip_on=False)
+    axes.plot([1, end], [1.3, 1.3], color="dimgray", linewidth=1.4, marker="|", clip_on=False)
     text = f"CD = {test.critical_difference:.2f}"
-    axes.text((1 + end) / 2, 1.6, text, ha="center", va="bottom", color=FAINT)
+    axes.text((1 + end) / 2, 1.6, text, ha="center", va="bottom", color="dimgray")
     axes.set_ylim(axes.get_ylim()[0], 2.4)
 
 
-def _ranks_text(test: RankTest) -> str:
-    ranks = ", ".join(f"{label_of(name)} {rank:.2f}" for name, rank in test.ranks.items())
-    return f"Average ranks: {ranks}; critical difference {test.critical_difference:.2f}."
-
-
-def draw_map(table: pd.DataFrame, chosen: pd.Series, name: str) -> Picture:
-    """Mean validation error by alpha and eta; a circle marks what was chosen.
+def draw_map(table: pd.DataFrame, chosen: pd.Series, name: str) -> Plot:
+    """Draw the mean validation error by alpha and eta; a circle marks the chosen pair.
 
     Parameters
     ----------
     table : pandas.DataFrame
-        Configurations of one data set and method, as ``summarise`` makes them.
+        Configurations of one dataset and method, as ``summarise`` returns them.
     chosen : pandas.Series
-        The one that was chosen.
+        The chosen one.
     name : str
-        Begins all ids of the SVG.
+        Prefix of all ids of the SVG.
     """
-    alphas, etas = (sorted(table[column].unique()) for column in ("alpha", "eta"))
+    grid = table.pivot(index="eta", columns="alpha", values="valid_error")
+    alphas, etas = list(grid.columns), list(grid.index)
     low, high = table["valid_error"].min(), table["valid_error"].max()
-    titles = {}
-    with look():
+    with report_style():
         figure = _new(3.5, 0.95 + 0.27 * len(etas))
         axes = figure.subplots()
         axes.grid(False)
-        for place, cell in enumerate(table.itertuples()):
-            colour = COLOURS(0.0 if high == low else (cell.valid_error - low) / (high - low))
-            corner = (alphas.index(cell.alpha), etas.index(cell.eta))
-            axes.add_patch(Rectangle(corner, 1, 1, color=colour, linewidth=0, gid=f"cell{place}"))
-            titles[f"cell{place}"] = _cell_text(cell)
+        mesh = axes.pcolormesh(grid.to_numpy(), cmap=COLOURS)
+        bar = figure.colorbar(mesh, ax=axes, ticks=MaxNLocator(4))
+        bar.outline.set_visible(False)
         spot = (alphas.index(chosen["alpha"]) + 0.5, etas.index(chosen["eta"]) + 0.5)
         axes.plot(*spot, "o", markersize=9, color="#ffffff", markeredgecolor="#000000")
-        _label_cells(axes, alphas, etas)
-        svg = to_svg(figure, name, _map_text(chosen, low, high), titles=titles)
-    return Picture(chosen["set"], f"{number(low)} to {number(high)} %", svg)
-
-
-def _cell_text(cell: Any) -> str:
-    return f"alpha {cell.alpha:g}, eta {cell.eta:g}: {cell.valid_error:.2f} %"
-
-
-def _map_text(chosen: pd.Series, low: float, high: float) -> str:
-    return (
-        f"Validation error of {label_of(chosen['method'])} on {chosen['set']} by alpha and eta, "
-        f"from {low:.2f} to {high:.2f} percent; chosen: alpha {chosen['alpha']:g}, "
-        f"eta {chosen['eta']:g}."
-    )
-
-
-def _label_cells(axes: Any, alphas: Sequence[float], etas: Sequence[float]) -> None:
-    axes.set_xlim(0, len(alphas))
-    axes.set_ylim(0, len(etas))
-    axes.set_xticks(np.arange(len(alphas)) + 0.5, [f"{alpha:g}" for alpha in alphas])
-    axes.set_yticks(np.arange(len(etas)) + 0.5, [f"{eta:g}" for eta in etas])
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
-    axes.set_xlabel("alpha")
-    axes.set_ylabel("eta")
-
-
-def draw_alphas(table: pd.DataFrame, name: str) -> Picture:
-    """Mean validation error by alpha: Mixup, MixupE with its best eta, and ERM as a level.
-
-    Parameters
-    ----------
-    table : pandas.DataFrame
-        Complete configurations of one data set, as ``summarise`` makes them.
-    name : str
-        Begins all ids of the SVG.
-    """
-    methods = [m for m in paper.METHODS if m in set(table["method"])]
-    styles = styles_of(methods)
-    with look():
-        figure = _new(3.5, 2.2)
-        axes = figure.subplots()
-        for method in reversed(methods):  # a dashed line shows on a solid one, not below it
-            style, rows = styles[method], table[table["method"] == method]
-            by_alpha = rows.groupby("alpha")["valid_error"].min()
-            drawn: Any = {"color": style.light, "linestyle": style.dashes}
-            if by_alpha.empty:
-                axes.axhline(rows["valid_error"].iloc[0], **drawn)
-            else:
-                axes.plot(by_alpha.index, by_alpha, marker=style.marker, markersize=4, **drawn)
-        axes.set_xscale("log")
-        _log_axis(axes.xaxis, list(table["alpha"].dropna()))
+        step = 1 + len(alphas) // 8  # so that labels do not overlap
+        shown = range(0, len(alphas), step)
+        axes.set_xticks([place + 0.5 for place in shown], [f"{alphas[place]:g}" for place in shown])
+        axes.set_yticks(np.arange(len(etas)) + 0.5, [f"{eta:g}" for eta in etas])
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
         axes.set_xlabel("alpha")
-        axes.set_ylabel("validation error (%)")
-        names = ", ".join(map(label_of, methods))
-        label = f"Validation error by alpha on {table['set'].iloc[0]}: {names}."
-        svg = to_svg(figure, name, label, styles.values())
-    return Picture(str(table["set"].iloc[0]), "", svg, methods)
+        axes.set_ylabel("eta")
+        label = (
+            f"Validation error of {label_of(chosen['method'])} on {chosen['set']} by alpha and "
+            f"eta, from {low:.2f} to {high:.2f} percent; chosen: alpha {chosen['alpha']:g}, "
+            f"eta {chosen['eta']:g}."
+        )
+        svg = to_svg(figure, name, label)
+    return Plot(chosen["set"], f"{number(low)} to {number(high)} %", svg)
 
 
-def draw_losses(fits: pd.DataFrame, name: str) -> Picture | None:
-    """Training and test loss by epoch of ERM, Mixup and MixupE, means over the splits.
+def draw_losses(fits: pd.DataFrame, name: str) -> Plot | None:
+    """Draw the training and test loss by epoch of ERM, Mixup and MixupE, means over the splits.
 
     Parameters
     ----------
     fits : pandas.DataFrame
-        The fits of the chosen configurations of one data set.
+        The fits of the chosen configurations of one dataset.
     name : str
-        Begins all ids of the SVG.
+        Prefix of all ids of the SVG.
     """
     curves = {
         method: [mean_curve(list(rows[column])) for column in ("train_losses", "test_losses")]
@@ -199,91 +218,26 @@ def draw_losses(fits: pd.DataFrame, name: str) -> Picture | None:
     methods = [m for m in paper.METHODS if m in curves and all(map(len, curves[m]))]
     if not methods:
         return None
-    styles = styles_of(methods)
-    with look():
+    with report_style():
         figure = _new(4.8, 2.1)
         panels = figure.subplots(1, 2)
         for axes, part, title in zip(panels, (0, 1), ("training loss", "test loss"), strict=True):
             for method in reversed(methods):
-                _draw_curve(axes, curves[method][part], styles[method])
-            axes.set_title(title, color=FAINT)
+                _draw_curve(axes, curves[method][part], method)
+            axes.set_title(title)
             axes.set_xlabel("epoch")
             axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
             axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-        svg = to_svg(figure, name, _losses_text(fits, curves, methods), styles.values())
-    return Picture(str(fits["set"].iloc[0]), "", svg, methods)
+        ends = "; ".join(
+            f"{label_of(m)} {curves[m][0][-1]:.3g} and {curves[m][1][-1]:.3g}" for m in methods
+        )
+        data = fits["set"].iloc[0]
+        label = f"Training and test loss by epoch on {data}; after the last epoch: {ends}."
+        svg = to_svg(figure, name, label)
+    return Plot(str(data), "", svg, methods)
 
 
-def _draw_curve(axes: Any, curve: np.ndarray, style: Style) -> None:
-    marker = style.marker if len(curve) == 1 else ""
+def _draw_curve(axes: Any, curve: np.ndarray, method: str) -> None:
+    marker = "o" if len(curve) == 1 else ""
     epochs = np.arange(1, len(curve) + 1)
-    axes.plot(epochs, curve, color=style.light, linestyle=style.dashes, marker=marker)
-
-
-def _losses_text(fits: pd.DataFrame, curves: dict, methods: Sequence[str]) -> str:
-    ends = "; ".join(
-        f"{label_of(m)} {curves[m][0][-1]:.3g} and {curves[m][1][-1]:.3g}" for m in methods
-    )
-    return f"Training and test loss by epoch on {fits['set'].iloc[0]}; at the end: {ends}."
-
-
-def draw_times(chosen: pd.DataFrame, name: str) -> Picture:
-    """Test error against the seconds of the whole search, for each method on one data set."""
-    methods = order_methods(list(chosen["method"]))
-    text = ", ".join(
-        f"{label_of(row.method)} {seconds(row.search_seconds)} s and {row.test_error:.2f} %"
-        for row in chosen.itertuples()
-    )
-    label = f"Seconds of the search and test error on {chosen['set'].iloc[0]}: {text}."
-    svg = _scatter(chosen.set_index("method"), "test_error", "test error (%)", name, label)
-    return Picture(str(chosen["set"].iloc[0]), "", svg, methods)
-
-
-def draw_mean_times(chosen: pd.DataFrame, ranks: pd.Series) -> Picture:
-    """Average rank against seconds (geometric mean over data sets), for each method."""
-    logs = np.log(chosen["search_seconds"])
-    points = pd.DataFrame({"search_seconds": np.exp(logs.groupby(chosen["method"]).mean())})
-    points = points.reindex(ranks.index).assign(rank=ranks).dropna()
-    label = "Average rank and seconds: " + ", ".join(
-        f"{label_of(str(row.Index))} {row.rank:.2f} and {seconds(row.search_seconds)} s"
-        for row in points.itertuples()
-    )
-    svg = _scatter(points, "rank", "average rank", "times-all", label)
-    return Picture("Over data sets", "average rank, mean seconds", svg, list(points.index))
-
-
-def _scatter(points: pd.DataFrame, column: str, title: str, name: str, label: str) -> str:
-    styles = styles_of(list(points.index))
-    with look():
-        figure = _new(3.5, 2.2)
-        axes = figure.subplots()
-        for row in points.itertuples():
-            style = styles[row.Index]
-            axes.errorbar(
-                row.search_seconds,
-                getattr(row, column),
-                yerr=_deviation(row, column),
-                marker=style.marker,
-                markersize=11 if style.marker == "*" or isinstance(style.marker, tuple) else 8,
-                color=style.light,
-                markeredgecolor=PAPER,
-                markeredgewidth=0.4,
-                elinewidth=1.0,
-            )
-        axes.set_xscale("log")
-        low, high = points["search_seconds"].min() / 1.6, points["search_seconds"].max() * 1.6
-        axes.set_xlim(low, high)
-        _log_axis(axes.xaxis, [low, high])
-        axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-        axes.margins(y=0.15)
-        axes.set_xlabel("seconds of the search (log scale)")
-        axes.set_ylabel(title)
-        return to_svg(figure, name, label, styles.values())
-
-
-def _deviation(row: Any, column: str) -> list[list[float]] | None:
-    """How far a bar goes down and up: an error is never below zero."""
-    deviation = getattr(row, f"{column}_std", np.nan)
-    if np.isnan(deviation):
-        return None
-    return [[min(deviation, getattr(row, column))], [deviation]]
+    axes.plot(epochs, curve, color=colour_of(method), linestyle=_DASHES[method], marker=marker)

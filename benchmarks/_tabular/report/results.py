@@ -1,7 +1,6 @@
-"""From the rows of all fits to one configuration per data set and method, and what follows.
+"""Select one configuration per dataset and method from the rows of all fits.
 
-All functions here are pure: frames go in, frames come out. Test errors are never looked at to
-choose anything.
+All functions are pure: they take and return frames. Test errors never select anything.
 """
 
 import math
@@ -11,21 +10,27 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks._tabular.escaping import printable
-from benchmarks._tabular.protocol import configs_of
+from benchmarks._harness.report_tables import printable
+from benchmarks._tabular.baselines import BASELINES
+from benchmarks._tabular.protocol import COLUMNS, FITS, KEY, configs_of
 from benchmarks._tabular.report import paper
-from benchmarks._tabular.rows import AS_TEXT, COLUMNS, KEY
 
 METRICS = ["valid_error", "test_error", "valid_log_loss", "test_log_loss"]
 METRICS += ["test_balanced_accuracy", "test_ece", "fit_seconds", "predict_seconds"]
-# What is said of a data set, the same in all its rows.
+# Columns that describe a dataset, the same in all its rows.
 ABOUT = ["dataset", "source", "splits", "data", "task_id", "data_id"]
 ABOUT += ["n_rows", "n_features", "n_classes", "in_paper"]
-# What makes a configuration, and by what the lowest of equal ones is told.
+# Columns that identify a configuration, and columns that break ties.
 CONFIG = ["set", "method", "alpha", "eta", "params"]
 TIES = ["valid_log_loss", "alpha", "eta"]
-# Rows hold rounded percentages: means that are this close are of the same number of wrong answers.
+# Rows hold rounded percentages: means this close come from the same number of errors.
 SAME = 1e-4
+# Our classifier with its current defaults and with those of the paper.
+OURS, EARLIER = "mixupe-default", "mixupe-paper"
+# Baselines whose time ours is compared with, and the share of it that ours aims for.
+TIMED = {"realmlp": 0.2, "hist-gradient-boosting": 1.0}
+# This baseline has the paper's network and training instead of its defaults.
+_NOT_DEFAULT = "mlp-sklearn"
 # The methods in the order of tables and figures; others follow by name.
 LABELS = {
     "erm": "ERM",
@@ -49,7 +54,7 @@ LABELS = {
 
 
 def label_of(method: str) -> str:
-    """How a method is called in print.
+    """Return the name of a method in print.
 
     Examples
     --------
@@ -60,27 +65,38 @@ def label_of(method: str) -> str:
 
 
 def order_methods(methods: Sequence[str]) -> list[str]:
-    """Methods without repetition, ours first, then the peers, then unknown ones by name."""
+    """Return methods without repetition: ours, then the baselines, then unknown ones by name."""
     known = list(LABELS)
     return sorted(set(methods), key=lambda m: (known.index(m) if m in known else len(known), m))
 
 
-def clean(rows: pd.DataFrame) -> pd.DataFrame:
-    """Check the rows, keep the last of each key, name the data sets, and mark what failed.
+def default_methods(methods: Sequence[str]) -> list[str]:
+    """Return ours and the baselines with default settings; none if ours is not there.
 
-    Adds ``set``, the name of a data set in the report (that of the data set, with its splits or
-    source where several share it), ``in_paper``, its name in the paper's table or blank, and
-    ``has_failed``.
+    Examples
+    --------
+    >>> default_methods(["erm", "mixupe-default", "mlp-sklearn", "logistic"])
+    ['mixupe-default', 'logistic']
+    """
+    others = [name for name in methods if name in BASELINES and name != _NOT_DEFAULT]
+    return order_methods([OURS, *others]) if OURS in methods else []
+
+
+def clean(rows: pd.DataFrame) -> pd.DataFrame:
+    """Check the rows, keep the last of each key, name the datasets, and mark failed fits.
+
+    Adds ``set``, the name of a dataset in the report (with its splits or source if several share
+    the name), ``in_paper``, its name in the paper's table or blank, and ``has_failed``.
     """
     missing = [name for name in COLUMNS if name not in rows]
     if missing:
         raise ValueError(
-            f"Got rows without {', '.join(missing)}, but expected all columns that a run writes."
+            f"Got rows without {', '.join(missing)}, but expected all columns of a run."
         )
     fits = pd.DataFrame(
         {
             name: [one_line(text) for text in rows[name]]
-            if name in AS_TEXT
+            if name in FITS.texts
             else _numbers(rows[name])
             for name in COLUMNS
         }
@@ -96,7 +112,7 @@ def clean(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def one_line(text: Any) -> str:
-    r"""Text in one line without control characters; blank where there is none.
+    r"""Return text in one line without control characters; blank if it is missing.
 
     Examples
     --------
@@ -110,14 +126,14 @@ def one_line(text: Any) -> str:
 
 def _numbers(column: pd.Series) -> np.ndarray:
     numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=float)
-    for value, is_hole in zip(column, np.isnan(numbers), strict=True):
-        if is_hole and one_line(value).lower() not in ("", "nan"):
+    for value, is_missing in zip(column, np.isnan(numbers), strict=True):
+        if is_missing and one_line(value).lower() not in ("", "nan"):
             raise ValueError(f"Got {column.name}={value!r}, but expected a number or a blank.")
     return numbers
 
 
 def _names_of_sets(fits: pd.DataFrame) -> pd.Series:
-    """Names of data sets; where several share one, with what tells them apart."""
+    """Return the names of datasets; if several share one, with what distinguishes them."""
     names = fits["dataset"].copy()
     for _, group in fits.groupby("dataset"):
         n_sets = len(group[["data", "splits"]].drop_duplicates())
@@ -130,7 +146,7 @@ def _names_of_sets(fits: pd.DataFrame) -> pd.Series:
 
 
 def comparable(fits: pd.DataFrame) -> pd.DataFrame:
-    """Fits that did not fail, on the splits that the methods of their data set share.
+    """Return the fits that did not fail, on the splits that the methods of a dataset share.
 
     Adds ``n_common``, the number of these splits.
     """
@@ -147,7 +163,7 @@ def comparable(fits: pd.DataFrame) -> pd.DataFrame:
 
 
 def common_part(parts: Sequence[set]) -> set:
-    """What all have, but for those who would leave no more than half to the others.
+    """Return the intersection, without the sets that would leave at most half to the others.
 
     Examples
     --------
@@ -168,15 +184,15 @@ def _check_params(good: pd.DataFrame) -> None:
         if len(params) > 1:
             raise ValueError(
                 f"Got {len(params)} params of {method} on {name} ({'; '.join(params)}), but "
-                f"expected one: give the rows of one protocol."
+                f"expected one: use the rows of one protocol."
             )
 
 
 def summarise(used: pd.DataFrame) -> pd.DataFrame:
-    """Means over the splits of each configuration: one row per data set, method, alpha, eta.
+    """Average each configuration over the splits: one row per dataset, method, alpha and eta.
 
-    ``is_complete`` says whether a configuration has a fit for each of the splits that are
-    compared (see ``comparable``); only such ones may be chosen.
+    ``is_complete`` is whether a configuration has a fit for each compared split (see
+    ``comparable``). Only complete ones may be selected.
     """
     groups = used.groupby(CONFIG, dropna=False, sort=False)
     means = groups[[*METRICS, "n_together", "n_common"]].mean()
@@ -188,31 +204,30 @@ def summarise(used: pd.DataFrame) -> pd.DataFrame:
 
 
 def choose(rows: pd.DataFrame) -> pd.DataFrame:
-    """The configuration of each data set and method with the lowest mean validation error.
+    """Select the configuration with the lowest mean validation error per dataset and method.
 
     Ties go to the lower validation log loss, then to the smaller alpha, then to the smaller eta.
-    Only configurations that have all splits count.
+    Only configurations with all splits count.
 
     Parameters
     ----------
     rows : pandas.DataFrame
-        One row per fit, as a run writes them. Of rows with the same key the last one counts.
+        One row per fit. Of rows with the same key the last one counts.
 
     Returns
     -------
     chosen : pandas.DataFrame
-        One row per data set and method: ``set`` (its name in the report), what is known of the
-        data set, ``method``, ``alpha``, ``eta``, ``params``, ``grid`` (the one of which all
-        configurations are complete, or "in part"), ``n_splits`` (fits that the means are over),
+        One row per dataset and method: ``set`` (its name in the report), the description of the
+        dataset, ``method``, ``alpha``, ``eta``, ``params``, ``grid`` (the one of which all
+        configurations are complete, or "in part"), ``n_splits`` (number of fits in the means),
         ``n_configurations`` (complete ones), ``search_seconds`` (of all of them on one split), and
-        the mean of every metric, with its deviation over the splits under the same name and
-        ``_std``.
+        the mean of every metric, with its standard deviation over the splits in ``_std``.
     """
     return choose_from(comparable(clean(rows)))
 
 
 def choose_from(used: pd.DataFrame) -> pd.DataFrame:
-    """As ``choose``, for rows that are clean and comparable."""
+    """As ``choose``, for clean and comparable rows."""
     table = summarise(used)
     table = table[table["is_complete"]].drop(columns="is_complete")
     groups = table.groupby(["set", "method"], sort=False)
@@ -232,13 +247,13 @@ def choose_from(used: pd.DataFrame) -> pd.DataFrame:
 
 
 def _lowest(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Of each group the row with the lowest validation error, ties settled."""
+    """Return the row of each group with the lowest validation error, after ties."""
     lowest = table.groupby(keys)["valid_error"].transform("min")
     return table[table["valid_error"] <= lowest + SAME].sort_values(TIES).drop_duplicates(keys)
 
 
 def _grid_of(method: str, complete: pd.DataFrame) -> str:
-    """The grid of which a method has all configurations; "in part" if there is none."""
+    """Return the grid of which a method has all configurations, or "in part"."""
     here = {_pair(row.alpha, row.eta) for row in complete.itertuples()}
     grids = {
         grid: {_pair(config.alpha, config.eta) for config in configs_of(method, grid)}
@@ -253,22 +268,13 @@ def _pair(*numbers: float | None) -> tuple[float | None, ...]:
     return tuple(None if value is None or math.isnan(value) else value for value in numbers)
 
 
-def choose_per_split(rows: pd.DataFrame) -> pd.DataFrame:
-    """The stricter choice: anew on each split, by the validation error of that split alone.
+def choose_per_split(used: pd.DataFrame) -> pd.DataFrame:
+    """Select on each split separately, by the validation error of that split alone.
 
-    Candidates and ties are those of ``choose``.
-
-    Returns
-    -------
-    chosen : pandas.DataFrame
-        One row per data set and method: ``set``, ``method``, ``n_splits``, and the mean
-        ``test_error`` over the splits with its deviation, ``test_error_std``.
+    Candidates and ties are those of ``choose``; the rows are those of ``comparable``. Returns one
+    row per dataset and method: ``set``, ``method``, ``n_splits``, and the mean ``test_error`` over
+    the splits with its standard deviation, ``test_error_std``.
     """
-    return choose_per_split_from(comparable(clean(rows)))
-
-
-def choose_per_split_from(used: pd.DataFrame) -> pd.DataFrame:
-    """As ``choose_per_split``, for rows that are clean and comparable."""
     size = used.groupby(CONFIG, dropna=False)["split"].transform("size")
     fits = _lowest(used[size == used["n_common"]], ["set", "method", "split", "seed"])
     errors = fits.groupby(["set", "method"])["test_error"]
@@ -277,19 +283,19 @@ def choose_per_split_from(used: pd.DataFrame) -> pd.DataFrame:
 
 
 def as_printed(value: float) -> float:
-    """A percentage with the two decimals it is printed with: what ties are judged by."""
+    """Round a percentage to its two printed decimals, by which ties are decided."""
     return float(f"{value:.2f}")
 
 
 def error_table(chosen: pd.DataFrame) -> pd.DataFrame:
-    """Test errors as printed, data sets by methods; missing ones are NaN."""
+    """Return test errors as printed, datasets by methods; missing ones are NaN."""
     table = chosen.pivot(index="set", columns="method", values="test_error").map(as_printed)
     table.index.name = table.columns.name = None
     return table.loc[list(dict.fromkeys(chosen["set"])), order_methods(list(table.columns))]
 
 
 def count_at_or_below(errors: pd.DataFrame, method: str, other: str) -> tuple[int, int]:
-    """On how many data sets a method is at or below another, and how many have both."""
+    """Count the datasets on which a method is at or below another, and those that have both."""
     if method not in errors or other not in errors:
         return 0, 0
     both = errors[[method, other]].dropna()
@@ -297,19 +303,19 @@ def count_at_or_below(errors: pd.DataFrame, method: str, other: str) -> tuple[in
 
 
 def win_tie_loss(errors: pd.DataFrame, method: str, other: str) -> tuple[int, int, int]:
-    """On how many data sets a method is below, equal to and above another, as printed."""
+    """Count the datasets on which a method is below, equal to and above another, as printed."""
     both = errors[[method, other]].dropna()
     difference = both[method] - both[other]
     return int((difference < 0).sum()), int((difference == 0).sum()), int((difference > 0).sum())
 
 
 def chosen_fits(used: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
-    """The single fits of the chosen configurations."""
+    """Return the fits of the selected configurations."""
     return used.merge(chosen[CONFIG], on=CONFIG)
 
 
 def mean_curve(texts: Sequence[str]) -> np.ndarray:
-    """The mean of losses by epoch, as far as all have them.
+    """Average losses by epoch, up to the shortest curve.
 
     Examples
     --------
@@ -321,3 +327,21 @@ def mean_curve(texts: Sequence[str]) -> np.ndarray:
         return np.empty(0)
     length = min(len(curve) for curve in curves)
     return np.mean([curve[:length] for curve in curves], axis=0)
+
+
+def fit_times(used: pd.DataFrame) -> pd.DataFrame:
+    """Return the median seconds of a fit with default settings, datasets by methods."""
+    methods = default_methods(list(used["method"].unique()))
+    methods += [EARLIER] if methods and EARLIER in set(used["method"]) else []
+    rows = used[used["method"].isin(methods)]
+    table = rows.pivot_table(
+        index="set", columns="method", values="fit_seconds", aggfunc="median", sort=False
+    )
+    return table.reindex(columns=[name for name in methods if name in table])
+
+
+def time_ratios(times: pd.DataFrame) -> pd.DataFrame:
+    """Return our times as a share of those of the ``TIMED`` baselines, by dataset."""
+    return pd.DataFrame(
+        {name: times[OURS] / times[name] for name in TIMED if name in times}
+    ).dropna(how="all")

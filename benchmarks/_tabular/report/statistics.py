@@ -1,7 +1,7 @@
-"""Tests over data sets: whether differences between methods are more than chance.
+"""Tests over datasets: whether methods differ by more than chance.
 
-Both tests look at test errors as printed, with two decimals, so that a tie in the table is a tie
-here. They answer with a sentence where there is too little to test.
+Both tests use test errors as printed, with two decimals: a tie in the table is a tie here. With too
+few results they return a sentence that gives the reason.
 """
 
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from benchmarks._tabular.report import paper
-from benchmarks._tabular.report.results import win_tie_loss
+from benchmarks._tabular.report.results import OURS, default_methods, label_of, win_tie_loss
 
 LEVEL = 0.05
-# Friedman's chi-squared is a poor guide below five data sets, and with fewer than six no Wilcoxon
-# test can come below 0.05.
+# Friedman's chi-squared is unreliable below five datasets, and with fewer than six no Wilcoxon
+# test can fall below 0.05.
 MIN_SETS_RANKS, MIN_SETS_PAIRS = 5, 6
-# Up to so many differences, all signs are gone through: 65536 of them at most.
+# Up to this many differences, all combinations of signs are counted: at most 65536.
 MAX_EXACT = 16
 
 
@@ -33,7 +33,7 @@ class RankTest:
     ranks : pandas.Series
         Average rank of each method, the best first; 1 is the lowest error.
     n_sets : int
-        Data sets that all these methods have.
+        Number of datasets that all these methods have.
     statistic, p_value : float
         Of Friedman's test.
     critical_difference : float
@@ -41,7 +41,7 @@ class RankTest:
     pairs : pandas.DataFrame
         Nemenyi's p value of each pair of methods.
     left_out : tuple of str
-        Methods that ran on too few of the data sets to be ranked.
+        Methods that ran on too few datasets to be ranked.
     """
 
     ranks: pd.Series
@@ -54,9 +54,9 @@ class RankTest:
 
 
 def compare_all_ranks(errors: pd.DataFrame) -> list[RankTest | str]:
-    """The ranks of the paper's methods on all their data sets, then those of all methods.
+    """Return the ranks of the paper's methods on all their datasets, then those of all methods.
 
-    Other methods may have run on fewer data sets; they take none from the paper's.
+    Other methods may have run on fewer datasets; this does not affect the paper's methods.
     """
     test = compare_ranks(errors)
     ours = [method for method in paper.METHODS if method in errors]
@@ -70,23 +70,23 @@ def compare_all_ranks(errors: pd.DataFrame) -> list[RankTest | str]:
 
 
 def compare_ranks(errors: pd.DataFrame) -> RankTest | str:
-    """Rank the methods on each data set, and test whether their average ranks differ.
+    """Rank the methods on each dataset, and test whether their average ranks differ.
 
     Parameters
     ----------
     errors : pandas.DataFrame
-        Test errors, data sets by methods; NaN where there is none.
+        Test errors, datasets by methods; NaN if missing.
     """
     whole, left_out = _complete_part(errors)
     n_sets, n_methods = whole.shape
     if n_methods < 3 or n_sets < MIN_SETS_RANKS:
         return (
-            f"Ranks are left out: they need three methods on the same {MIN_SETS_RANKS} data sets, "
+            f"There are no ranks: they need three methods on the same {MIN_SETS_RANKS} datasets, "
             f"and there are {errors.shape[1]} on {len(errors)}."
         )
     ranks = whole.rank(axis=1)
     if (ranks.nunique(axis=1) == 1).all():
-        return "Ranks are left out: all methods have the same errors."
+        return "There are no ranks: all methods have the same errors."
     statistic, p_value = stats.friedmanchisquare(*(whole[name] for name in whole))
     quantile = stats.studentized_range.ppf(1 - LEVEL, n_methods, np.inf) / np.sqrt(2)
     return RankTest(
@@ -100,8 +100,19 @@ def compare_ranks(errors: pd.DataFrame) -> RankTest | str:
     )
 
 
+def rank_defaults(errors: pd.DataFrame) -> RankTest | str | None:
+    """Rank the classifiers with default settings; why there are no ranks, or None without ours."""
+    methods = default_methods(list(errors))
+    if not methods:
+        return None
+    test = compare_ranks(errors[methods])
+    if isinstance(test, RankTest) and OURS in test.left_out:
+        return f"There are no ranks: {label_of(OURS)} ran on too few datasets."
+    return test
+
+
 def _complete_part(errors: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Methods that share enough data sets: those that ran on the fewest are left out first."""
+    """Return the methods that share enough datasets; those with the fewest are dropped first."""
     kept = errors
     while kept.shape[1] > 3 and len(kept.dropna()) < MIN_SETS_RANKS:
         kept = kept.drop(columns=kept.columns[::-1][kept.notna().sum()[::-1].argmin()])
@@ -109,32 +120,32 @@ def _complete_part(errors: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]
 
 
 def compare_pairs(errors: pd.DataFrame) -> pd.DataFrame | str:
-    """Wilcoxon's signed-rank test over data sets, with Holm's correction for their number.
+    """Wilcoxon's signed-rank test over datasets, with Holm's correction for their number.
 
     Parameters
     ----------
     errors : pandas.DataFrame
-        Test errors, data sets by methods; NaN where there is none.
+        Test errors, datasets by methods; NaN if missing.
 
     Returns
     -------
     pairs : pandas.DataFrame or str
         One row per pair: ``method``, ``other``, ``n_sets``, ``wins``, ``ties``, ``losses``, the
-        ``median`` of the differences, ``p_value`` and ``p_holm``; or why there is none.
+        ``median`` of the differences, ``p_value`` and ``p_holm``; or why there are none.
     """
     rows = [_compare(errors, *pair) for pair in _pairs(list(errors))]
     table = pd.DataFrame([row for row in rows if row["n_sets"] >= MIN_SETS_PAIRS])
     if table.empty:
         return (
-            f"Paired tests are left out: they need two methods on the same {MIN_SETS_PAIRS} data "
-            f"sets, as with fewer no difference could come below p = {LEVEL}."
+            f"There are no paired tests: they need two methods on the same {MIN_SETS_PAIRS} "
+            f"datasets. With fewer, no difference could fall below p = {LEVEL}."
         )
     table["p_holm"] = multipletests(table["p_value"], alpha=LEVEL, method="holm")[1]
     return table
 
 
 def _pairs(methods: list[str]) -> list[tuple[str, str]]:
-    """MixupE (or ours as it comes, or the first) with each other one, and Mixup with ERM."""
+    """Return MixupE (or our default, or the first) with each other method, and Mixup with ERM."""
     if len(methods) < 2:
         return []
     ours = [name for name in ("mixupe", "mixupe-default") if name in methods]
@@ -145,7 +156,7 @@ def _pairs(methods: list[str]) -> list[tuple[str, str]]:
 
 def _compare(errors: pd.DataFrame, method: str, other: str) -> dict:
     both = errors[[method, other]].dropna()
-    # Whole hundredths: equal differences are equal, whatever their last bits.
+    # Integer hundredths: equal differences compare equal despite rounding.
     differences = ((both[method] - both[other]) * 100).round().to_numpy()
     wins, ties, losses = win_tie_loss(errors, method, other)
     return {
@@ -161,9 +172,9 @@ def _compare(errors: pd.DataFrame, method: str, other: str) -> dict:
 
 
 def signed_rank_p(differences: np.ndarray) -> float:
-    """P value, two-sided, of Wilcoxon's signed-rank test; differences of zero are dropped.
+    """Return the two-sided p value of Wilcoxon's signed-rank test, without differences of zero.
 
-    Exact, with ties too, as long as there are few differences.
+    It is exact for few differences, also with ties.
 
     Examples
     --------
@@ -171,12 +182,12 @@ def signed_rank_p(differences: np.ndarray) -> float:
     0.03125
     """
     differences = differences[differences != 0]
-    if len(differences) < 2:  # one difference has either sign as easily
+    if len(differences) < 2:  # one difference has either sign with equal probability
         return 1.0
     if len(differences) > MAX_EXACT:
         return float(stats.wilcoxon(differences, method="asymptotic").pvalue)
-    # Twice the ranks are whole numbers, ties or not. All signs are equally likely: each rank
-    # doubles the ways to come to a sum, with it and without it.
+    # Twice the ranks are integers, also with ties. All signs are equally likely: each rank doubles
+    # the ways to reach a sum, with it and without it.
     ranks = (2 * stats.rankdata(np.abs(differences))).astype(int)
     ways = np.zeros(ranks.sum() + 1)
     ways[0] = 1

@@ -1,23 +1,13 @@
-"""The tables of the report, made from what was chosen and tested."""
+"""The tables of the report, from the selected configurations and the tests."""
 
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from benchmarks._tabular.protocol import configs_of
-from benchmarks._tabular.report import paper
-from benchmarks._tabular.report.results import (
-    as_printed,
-    error_table,
-    label_of,
-    one_line,
-    order_methods,
-    win_tie_loss,
-)
-from benchmarks._tabular.report.sheets import (
+from benchmarks._harness.report_tables import (
     Cell,
     Column,
-    Sheet,
+    ReportTable,
     number,
     p_value,
     plus_minus,
@@ -26,33 +16,49 @@ from benchmarks._tabular.report.sheets import (
     signed,
     span,
 )
+from benchmarks._tabular.protocol import configs_of
+from benchmarks._tabular.report import paper
+from benchmarks._tabular.report.results import (
+    EARLIER,
+    OURS,
+    as_printed,
+    default_methods,
+    error_table,
+    label_of,
+    one_line,
+    order_methods,
+    time_ratios,
+    win_tie_loss,
+)
 from benchmarks._tabular.report.statistics import RankTest
 
 CAPTION = (
     "Test error in percent: mean ± sample standard deviation over the splits; the lowest in bold."
 )
-# Reasons of failures that are listed; the number of failures counts all.
+# Number of listed reasons of failures.
 MAX_FAILURES = 30
 
 
-def error_sheet(chosen: pd.DataFrame, remarks: Mapping[str, str]) -> Sheet:
-    """Test errors by data set and method, beside the paper's own where it has them.
+def method_error_table(chosen: pd.DataFrame, remarks: Mapping[str, str]) -> ReportTable:
+    """Return test errors by dataset and method, with the paper's beside them.
 
-    ``remarks`` are of data sets that have no errors: a line each, which says why.
+    ``remarks`` give the reason for each dataset without errors.
     """
     methods = list(error_table(chosen))
     beside = [m for m in methods if m in paper.METHODS and chosen["in_paper"].any()]
-    columns = [Column("Data set", is_number=False)]
+    columns = [Column("Dataset", is_number=False)]
     for method in methods:
         group = [Column(head, label_of(method)) for head in ("ours", "paper", "diff.")]
         columns += group if method in beside else [Column(label_of(method))]
     columns += [Column("Splits"), Column("Grid", is_number=False)]
     rows = [_error_row(chosen[chosen["set"] == n], methods, beside) for n in _sets(chosen)]
+    if not any(row[-1].text for row in rows):  # baselines have no alpha and eta
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
     rows += [
         [Cell(one_line(name)), Cell(one_line(remark), is_remark=True)]
         for name, remark in remarks.items()
     ]
-    return Sheet("errors", _error_caption(beside), columns, rows, _error_notes(chosen))
+    return ReportTable("errors", _error_caption(beside), columns, rows, _error_notes(chosen))
 
 
 def _sets(chosen: pd.DataFrame) -> list[str]:
@@ -61,13 +67,13 @@ def _sets(chosen: pd.DataFrame) -> list[str]:
 
 def _error_caption(beside: Sequence[str]) -> str:
     return CAPTION + (
-        " Beside ours, the paper's own figures, and the difference ours - paper." if beside else ""
+        " Beside ours: the paper's figures, and the difference ours - paper." if beside else ""
     )
 
 
 def _error_notes(chosen: pd.DataFrame) -> list[str]:
     meanings = {
-        "in part": "of the paper's values of alpha and eta, only some are finished.",
+        "in part": "only some of the paper's values of alpha and eta are finished.",
         "reduced": "fewer values of alpha and eta than in the paper.",
         "default": "one configuration, with the estimator's defaults.",
     }
@@ -75,8 +81,8 @@ def _error_notes(chosen: pd.DataFrame) -> list[str]:
     notes = [f"Grid “{name}”: {text}" for name, text in meanings.items() if name in grids]
     if error_table(chosen).isna().any(axis=None):
         notes.append(
-            "n/a: the method was not run, or no configuration of it has a fit for every split that "
-            "counts."
+            "n/a: the method was not run, or none of its configurations has a fit for every "
+            "counted split."
         )
     return notes
 
@@ -110,13 +116,13 @@ def _our_cell(ours: pd.Series | None, lowest: float) -> Cell:
 
 
 def grid_of(rows: pd.DataFrame) -> str:
-    """The grid that a data set's methods were chosen from; blank where none has a choice."""
+    """Return the grid of a dataset's methods; blank if none has alpha or eta."""
     grids = [row.grid for row in rows.itertuples() if len(configs_of(row.method, "paper")) > 1]
     return "in part" if "in part" in grids else "/".join(dict.fromkeys(grids))
 
 
 def paper_differences(chosen: pd.DataFrame) -> dict[str, tuple[float, int]]:
-    """Mean distance of our test errors from the paper's, by method, and over how many sets."""
+    """Return the mean distance of our test errors from the paper's, and the number of datasets."""
     found: dict[str, list[float]] = {}
     for row in chosen.itertuples():
         figure = paper.figure_of(row.in_paper, row.method)
@@ -130,15 +136,15 @@ def paper_differences(chosen: pd.DataFrame) -> dict[str, tuple[float, int]]:
     }
 
 
-def distance_sheet(chosen: pd.DataFrame) -> Sheet | None:
-    """How far ours are from the paper's, by method."""
+def distance_table(chosen: pd.DataFrame) -> ReportTable | None:
+    """Return the distance of our errors from the paper's, by method."""
     distances = paper_differences(chosen)
     if not distances:
         return None
-    return Sheet(
+    return ReportTable(
         "distances",
         "Mean distance of our test errors from the paper's, |ours - paper|, in percentage points.",
-        [Column("Method", is_number=False), Column("Mean |ours - paper|"), Column("Data sets")],
+        [Column("Method", is_number=False), Column("Mean |ours - paper|"), Column("Datasets")],
         [
             [Cell(label_of(m)), Cell(number(mean)), Cell(str(n))]
             for m, (mean, n) in distances.items()
@@ -146,8 +152,8 @@ def distance_sheet(chosen: pd.DataFrame) -> Sheet | None:
     )
 
 
-def strict_sheet(strict: pd.DataFrame, sets: Sequence[str]) -> Sheet:
-    """Test errors of the stricter choice, the data sets in the order of ``sets``."""
+def strict_table(strict: pd.DataFrame, sets: Sequence[str]) -> ReportTable:
+    """Return test errors with a selection per split, the datasets in the order of ``sets``."""
     methods = list(error_table(strict))
     rows = []
     for name in sets:
@@ -155,17 +161,17 @@ def strict_sheet(strict: pd.DataFrame, sets: Sequence[str]) -> Sheet:
         ours, lowest = part.set_index("method"), part["test_error"].map(as_printed).min()
         cells = [_our_cell(ours.loc[m] if m in ours.index else None, lowest) for m in methods]
         rows.append([Cell(name), *cells])
-    return Sheet(
+    return ReportTable(
         "strict",
-        "Test error in percent with alpha and eta chosen anew on each split: mean ± deviation over "
-        "the splits; the lowest in bold.",
-        [Column("Data set", is_number=False), *(Column(label_of(m)) for m in methods)],
+        "Test error in percent with alpha and eta chosen on each split: mean ± deviation over the "
+        "splits; the lowest in bold.",
+        [Column("Dataset", is_number=False), *(Column(label_of(m)) for m in methods)],
         rows,
     )
 
 
-def wins_sheet(errors: pd.DataFrame) -> Sheet | None:
-    """Wins, ties and losses of each method against each other."""
+def wins_table(errors: pd.DataFrame) -> ReportTable | None:
+    """Return wins, ties and losses of each pair of methods."""
     methods = list(errors)
     if len(methods) < 2:
         return None
@@ -176,17 +182,17 @@ def wins_sheet(errors: pd.DataFrame) -> Sheet | None:
             counts = () if other == method else win_tie_loss(errors, method, other)
             cells.append(Cell("/".join(map(str, counts)) or "·"))
         rows.append(cells)
-    return Sheet(
+    return ReportTable(
         "wins",
-        "Wins/ties/losses of the method of the row against that of the column, over data sets.",
+        "Wins/ties/losses of the method of the row against that of the column, over datasets.",
         [Column("Method", is_number=False), *(Column(label_of(m)) for m in methods)],
         rows,
         ["A win is a lower test error; a tie is the same to two decimals, as printed."],
     )
 
 
-def ranks_sheet(ranks: RankTest, name: str) -> Sheet:
-    """Average ranks, and Nemenyi's p value of each pair."""
+def ranks_table(ranks: RankTest, name: str) -> ReportTable:
+    """Return average ranks, and Nemenyi's p value of each pair."""
     methods = list(ranks.ranks.index)
     columns = [Column("Method", is_number=False), Column("Average rank")]
     columns += [Column(label_of(m), "Nemenyi p against") for m in methods]
@@ -195,15 +201,15 @@ def ranks_sheet(ranks: RankTest, name: str) -> Sheet:
         pairs = ["·" if m == method else p_value(ranks.pairs.loc[method, m]) for m in methods]
         rows.append([Cell(label_of(method)), Cell(number(ranks.ranks[method])), *map(Cell, pairs)])
     caption = (
-        f"Average ranks of {len(methods)} methods over {ranks.n_sets} data sets (1 is the lowest "
+        f"Average ranks of {len(methods)} methods over {ranks.n_sets} datasets (1 is the lowest "
         f"error; ties share)."
     )
-    return Sheet(name, caption, columns, rows)
+    return ReportTable(name, caption, columns, rows)
 
 
-def pairs_sheet(pairs: pd.DataFrame) -> Sheet:
-    """Wilcoxon's test of pairs of methods."""
-    heads = ["Data sets", "Wins/ties/losses", "Median difference", "p", "p (Holm)"]
+def pairs_table(pairs: pd.DataFrame) -> ReportTable:
+    """Return Wilcoxon's test of pairs of methods."""
+    heads = ["Datasets", "Wins/ties/losses", "Median difference", "p", "p (Holm)"]
     rows = [
         [
             Cell(f"{label_of(row.method)} against {label_of(row.other)}"),
@@ -215,17 +221,17 @@ def pairs_sheet(pairs: pd.DataFrame) -> Sheet:
         ]
         for row in pairs.itertuples()
     ]
-    return Sheet(
+    return ReportTable(
         "pairs",
-        "Wilcoxon's signed-rank test, two-sided, of test errors paired by data set; Holm's "
+        "Wilcoxon's signed-rank test, two-sided, of test errors paired by dataset; Holm's "
         f"correction for {len(pairs)} {'test' if len(pairs) == 1 else 'tests'}.",
         [Column("Pair", is_number=False), *map(Column, heads)],
         rows,
     )
 
 
-def chosen_sheet(chosen: pd.DataFrame) -> Sheet | None:
-    """Chosen alpha and eta of each data set."""
+def chosen_table(chosen: pd.DataFrame) -> ReportTable | None:
+    """Return the chosen alpha and eta of each dataset."""
     reads = chosen[chosen["alpha"].notna() | chosen["eta"].notna()]
     if reads.empty:
         return None
@@ -242,8 +248,8 @@ def chosen_sheet(chosen: pd.DataFrame) -> Sheet | None:
         for row in reads.itertuples()
     ]
     heads = ["alpha", "eta", "out of", "Validation error", "Test error"]
-    columns = [Column("Data set", is_number=False), Column("Method", is_number=False)]
-    return Sheet(
+    columns = [Column("Dataset", is_number=False), Column("Method", is_number=False)]
+    return ReportTable(
         "chosen",
         "Chosen alpha and eta: those with the lowest mean validation error, in percent.",
         [*columns, *map(Column, heads)],
@@ -252,10 +258,10 @@ def chosen_sheet(chosen: pd.DataFrame) -> Sheet | None:
     )
 
 
-def metrics_sheet(chosen: pd.DataFrame) -> Sheet:
-    """The other metrics of what was chosen."""
+def metrics_table(chosen: pd.DataFrame) -> ReportTable:
+    """Return the other metrics of the chosen configurations."""
     heads = ["Log loss", "Balanced accuracy", "ECE", "Fit (s)", "Search (s)", "Predict (s)"]
-    columns = [Column("Data set", is_number=False), Column("Method", is_number=False)]
+    columns = [Column("Dataset", is_number=False), Column("Method", is_number=False)]
     rows = [
         [
             Cell(row.set),
@@ -275,12 +281,12 @@ def metrics_sheet(chosen: pd.DataFrame) -> Sheet:
         together = order_methods(list(chosen.loc[chosen["n_together"] > 1, "method"]))
         names = ", ".join(map(label_of, together))
         notes.append(
-            f"Fit: where networks trained together as one ({names}), it is the share of a single "
-            f"one: compare searches, not shares."
+            f"Fit: if networks train as one ({names}), it is the share of a single network. "
+            f"Compare searches, not shares."
         )
-    return Sheet(
+    return ReportTable(
         "metrics",
-        "Other metrics on the test rows: mean ± deviation; seconds are means over the splits.",
+        "Other metrics on the test samples: mean ± deviation; seconds are means over the splits.",
         [*columns, *map(Column, heads)],
         rows,
         notes,
@@ -288,7 +294,7 @@ def metrics_sheet(chosen: pd.DataFrame) -> Sheet:
 
 
 def count_fits(chosen: pd.DataFrame) -> str:
-    """How many fits a search on one split takes, by method, within a sentence."""
+    """Return the number of fits of a search on one split, by method, as part of a sentence."""
     counts = {
         label_of(method): span(
             [int(n) for n in chosen.loc[chosen["method"] == method, "n_configurations"]]
@@ -298,11 +304,11 @@ def count_fits(chosen: pd.DataFrame) -> str:
     return ", ".join(f"{label} {count}" for label, count in counts.items())
 
 
-def data_sheet(fits: pd.DataFrame) -> Sheet:
-    """What the rows hold of each data set."""
+def data_table(fits: pd.DataFrame) -> ReportTable:
+    """Return the size of each dataset, and the number of its fits."""
     heads = {"task_id": "OpenML task", "data_id": "OpenML data"}
     heads = {name: head for name, head in heads.items() if fits[name].notna().any()}
-    heads |= {"n_rows": "Rows", "n_features": "Columns", "n_classes": "Classes"}
+    heads |= {"n_rows": "Samples", "n_features": "Columns", "n_classes": "Classes"}
     rows = []
     places = fits["in_paper"].map(paper.place_of)
     ordered = fits.iloc[places.argsort(kind="stable")]
@@ -311,29 +317,83 @@ def data_sheet(fits: pd.DataFrame) -> Sheet:
         about = [str(name), last["source"], *(number(last[column], 0) for column in heads)]
         counts = [len(group), int(group["has_failed"].sum())]
         rows.append([Cell(text) for text in [*about, *map(str, counts)]])
-    texts = [Column("Data set", is_number=False), Column("Source", is_number=False)]
-    return Sheet(
+    texts = [Column("Dataset", is_number=False), Column("Source", is_number=False)]
+    return ReportTable(
         "data",
-        "Data sets, and how many fits the rows hold of each.",
+        "Datasets, and the number of fits of each.",
         [*texts, *map(Column, [*heads.values(), "Fits", "Failed"])],
         rows,
     )
 
 
-def failures_sheet(fits: pd.DataFrame) -> Sheet | None:
-    """Fits that failed, and why, the most frequent reasons first."""
+def failures_table(fits: pd.DataFrame) -> ReportTable | None:
+    """Return failed fits and their errors, the most frequent first."""
     failed = fits[fits["has_failed"]]
     if failed.empty:
         return None
     counts = failed.value_counts(["set", "method", "error"], sort=False).reset_index()
     counts = counts.sort_values("count", ascending=False, kind="stable").head(MAX_FAILURES)
-    texts = ["Data set", "Method", "Reason"]
-    return Sheet(
+    texts = ["Dataset", "Method", "Error"]
+    return ReportTable(
         "failures",
-        f"Fits that failed: {len(failed)} of {len(fits)}.",
+        f"Failed fits: {len(failed)} of {len(fits)}.",
         [*(Column(text, is_number=False) for text in texts), Column("Fits")],
         [
             [Cell(row.set), Cell(label_of(row.method)), Cell(row.error), Cell(str(row.count))]
             for row in counts.itertuples(index=False)
         ],
+    )
+
+
+def against_table(errors: pd.DataFrame) -> ReportTable:
+    """Return ours against each classifier with default settings: errors, wins and losses."""
+    names = [name for name in default_methods(list(errors)) if name != OURS]
+    names += [EARLIER] if EARLIER in errors else []
+    rows = []
+    for name in names:
+        both = errors[[OURS, name]].dropna()
+        differences = both[OURS] - both[name]
+        counts = "/".join(map(str, win_tie_loss(errors, OURS, name)))
+        figures = [number(both[OURS].mean()), number(both[name].mean())]
+        figures += [signed(differences.median()), counts, str(len(both))]
+        rows.append([Cell(label_of(name)), *map(Cell, figures)])
+    heads = ["Mean error, ours", "Mean error, other", "Median difference", "Wins/ties/losses"]
+    return ReportTable(
+        "against",
+        f"{label_of(OURS)} against each of the others: test errors in percent over the datasets "
+        "that both have, and the median of ours - other.",
+        [Column("Against", is_number=False), *map(Column, [*heads, "Datasets"])],
+        rows,
+    )
+
+
+def times_table(times: pd.DataFrame, n_runs: int) -> ReportTable:
+    """Return the seconds of a fit by dataset and method, and ours as a share of some others."""
+    ratios = time_ratios(times)
+    columns = [Column("Dataset", is_number=False)]
+    columns += [Column(label_of(name), f"{label_of(OURS)} /") for name in ratios]
+    columns += [Column(label_of(name), "Seconds of a fit") for name in times]
+    rows = [
+        [
+            Cell(str(name)),
+            *(Cell(number(ratios[other].get(name))) for other in ratios),
+            *(Cell(seconds(value)) for value in times.loc[name]),
+        ]
+        for name in times.index
+    ]
+    if not ratios.empty:
+        medians = [Cell(number(ratios[name].median())) for name in ratios]
+        rows.append([Cell("Median over datasets"), *medians, *(Cell() for _ in times)])
+    notes = ["One thread each. The time includes preprocessing and fit."]
+    if n_runs > 1:
+        notes.append(
+            f"The fits were timed in {n_runs} runs; the load of the machine may have differed."
+        )
+    return ReportTable(
+        "fit-times",
+        "Seconds of one fit with default settings, median over the splits, and ours as a share of "
+        "others.",
+        columns,
+        rows,
+        notes,
     )

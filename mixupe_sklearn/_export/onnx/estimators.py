@@ -11,7 +11,7 @@ from mixupe_sklearn._estimators.regressor import MixupERegressor
 from mixupe_sklearn._export.onnx.builder import Emit, Graph, declares
 from mixupe_sklearn._export.onnx.layers import add_layer
 from mixupe_sklearn._export.torch_module import has_single_logit
-from mixupe_sklearn._net.inference import float_type
+from mixupe_sklearn._net.net import float_type
 
 
 def _mean(graph: Graph, estimator: Any, x: str) -> str:

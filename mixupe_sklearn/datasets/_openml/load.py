@@ -50,7 +50,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Source:
-    """Where to load from, within which limits, and what to call it in a message."""
+    """A cache and a server with limits for downloads. ``label`` names the request in messages."""
 
     label: str
     cache_dir: str | os.PathLike[str] | None
@@ -149,25 +149,25 @@ def _load_frame(
     cache: Cache, server: str, data_id: int, dataset: DatasetMetadata, n_columns: int
 ) -> pd.DataFrame:
     """All columns, from a file in the cache, or else from parquet or ARFF on the server."""
-    skip_parquet = os.environ.get("OPENML_SKIP_PARQUET", "").casefold() == "true"
-    names = [] if skip_parquet else [f"dataset_{data_id}.pq", "dataset.pq"]  # as openml-python does
-    paths = [f"datasets/{data_id}/{name}" for name in [*names, "dataset.arff"]]
-    cached = [path for path in paths if cache.has(path)][:1]
+    folder = f"datasets/{data_id}"
+    read_pq = partial(read_parquet, n_columns=n_columns)
+    # The file names of openml-python, of which it writes the first.
+    sources: list[tuple[str, str | None, Callable[..., pd.DataFrame]]] = [
+        (f"{folder}/dataset_{data_id}.pq", dataset.parquet_url, read_pq),
+        (f"{folder}/dataset.pq", None, read_pq),
+    ]
+    if os.environ.get("OPENML_SKIP_PARQUET", "").casefold() == "true":
+        sources = []
+    if dataset.format.lower() != "sparse_arff":
+        read_dense = partial(read_arff, md5=dataset.md5)
+        sources.append((f"{folder}/dataset.arff", dataset.url, read_dense))
+    cached = [source for source in sources if cache.has(source[0])][:1]
     n_rows = _declared_rows(cache, server, data_id, has_data=bool(cached))
     failures: list[Exception] = []
-    for path in cached or [paths[0], paths[-1]][skip_parquet:]:
-        if path.endswith(".pq"):
-            url, read = (
-                dataset.parquet_url,
-                partial(read_parquet, n_rows=n_rows, n_columns=n_columns),
-            )
-        elif dataset.format.lower() == "sparse_arff":
-            continue
-        else:
-            url, read = dataset.url, partial(read_arff, n_rows=n_rows, md5=dataset.md5)
+    for name, url, read in cached or sources:
         if url or cached:
             try:
-                return cache.get(path, url or "", read)
+                return cache.get(name, url or "", partial(read, n_rows=n_rows))
             except (RefusedError, DownloadError) as error:  # the other format may be available
                 failures.append(error)
     if failures:

@@ -138,9 +138,9 @@ def _download(url: str, server: str, timeout: float, api_key: str) -> bytes:
     for _ in range(MAX_REDIRECTS + 1):
         if not may_request(url, server):
             raise RefusedError(f"the address {url!r} is not requested: it is not public https")
-        options: dict[str, Any] = {"params": params, "headers": HEADERS, "timeout": timeout}
+        options: dict[str, Any] = {"stream": True, "allow_redirects": False, "headers": HEADERS}
         try:
-            with requests.get(url, stream=True, allow_redirects=False, **options) as response:
+            with requests.get(url, params=params, timeout=timeout, **options) as response:
                 content = _read_body(response.raw, deadline)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             # Not chained: the text of these errors holds the address with the key.

@@ -1,1 +1,0 @@
-"""The study behind the defaults of ``MixupEClassifier``: candidates, their rows and tables."""

@@ -1,0 +1,82 @@
+"""What the command lines share: option types, common options and exit status."""
+
+import argparse
+import pathlib
+import sys
+import warnings
+from collections.abc import Callable
+
+from benchmarks._harness.report_tables import printable_lines
+from benchmarks._harness.runner import LostWorkersError
+
+INTERRUPTED = "Interrupted: all finished fits are saved; the same command resumes the run."
+
+
+def positive_int(text: str) -> int:
+    """Read an integer of at least one: a type for argparse.
+
+    Examples
+    --------
+    >>> positive_int("3")
+    3
+    """
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"got {text!r}, but expected an integer >= 1")
+    return int(text)
+
+
+def add_run_options(
+    group: argparse._ActionsContainer, *, output: str, docs: str | None = None
+) -> None:
+    """Add the options of every command that runs fits and reports on their rows.
+
+    Parameters
+    ----------
+    group : argparse parser or group
+        Takes the options.
+    output : str
+        Help of ``--output``, with its default.
+    docs : str, default=None
+        The docs page that ``--docs`` writes to; without it there is no such option.
+    """
+    group.add_argument(
+        "--jobs", type=positive_int, default=2, help="processes, one thread each (2)"
+    )
+    group.add_argument("--output", type=pathlib.Path, metavar="DIR", help=output)
+    group.add_argument("--retry-failed", action="store_true", help="run failed fits again")
+    group.add_argument(
+        "--report-only", action="store_true", help="run nothing, report on existing rows"
+    )
+    if docs is not None:
+        group.add_argument("--docs", action="store_true", help=f"write the tables into {docs}")
+    group.add_argument("--quiet", action="store_true", help="no progress bar")
+
+
+def run_command(work: Callable[[], int]) -> int:
+    """Do the work of a command and return its exit status.
+
+    Warnings are printed as notes. An interrupt returns 130, lost worker processes 1, and invalid
+    options or files 2.
+
+    Examples
+    --------
+    >>> run_command(lambda: 0)
+    0
+    """
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: _print_error(f"Note: {message}")
+        try:
+            return work()
+        except KeyboardInterrupt:
+            _print_error(INTERRUPTED)
+            return 130
+        except LostWorkersError as error:
+            _print_error(f"Error: {error}")
+            return 1
+        except (ValueError, OSError, ImportError) as error:
+            _print_error(f"Error: {error}")
+            return 2
+
+
+def _print_error(text: str) -> None:
+    print(printable_lines(text), file=sys.stderr)

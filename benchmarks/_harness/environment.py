@@ -1,0 +1,90 @@
+"""What a result depends on besides its parameters: code, libraries and machine."""
+
+import hashlib
+import os
+import pathlib
+import platform
+import subprocess
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import torch
+
+import mixupe_sklearn
+
+ROOT = pathlib.Path(__file__).parents[2]
+LIBRARIES = ("mixupe-sklearn", "torch", "scikit-learn", "skorch", "numpy", "pandas")
+# The library that a baseline comes from is recorded in its rows.
+LIBRARY_OF = {name: name for name in ("xgboost", "lightgbm", "catboost")}
+LIBRARY_OF |= {"realmlp": "pytabkit", "gin": "torch-geometric"}
+
+
+def commit() -> str:
+    """Return the commit of the source, or "unknown"."""
+    command = ["git", "describe", "--always", "--dirty"]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    except OSError:
+        return "unknown"
+    return result.stdout.strip() or "unknown"
+
+
+def versions(libraries: Sequence[str] = LIBRARIES) -> dict[str, str]:
+    """Return the versions of Python and of some libraries.
+
+    Examples
+    --------
+    >>> versions(["no-such-library"])["no-such-library"]
+    'not installed'
+    """
+    found = {"Python": platform.python_version()}
+    for name in libraries:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def versions_of(methods: Sequence[str] = ()) -> str:
+    """Return the versions of Python and of the libraries that the methods need, in one line."""
+    extra = sorted({LIBRARY_OF[name] for name in methods if name in LIBRARY_OF})
+    return ", ".join(" ".join(item) for item in versions([*LIBRARIES, *extra]).items())
+
+
+def n_cores() -> int:
+    """Return the number of CPU cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def describe_machine() -> dict[str, Any]:
+    """Describe the machine in general terms, without its name."""
+    return {
+        "cores": n_cores(),
+        "processor": f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}",
+        "system": platform.system(),
+        "gpu": torch.cuda.is_available(),
+    }
+
+
+def source_fingerprint(folder: pathlib.Path) -> str:
+    """Return a short hash of all source files of a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(path.relative_to(folder).as_posix().encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def describe_run(scale: str, libraries: Sequence[str]) -> dict[str, Any]:
+    """Describe a run: parts of an older run are kept if their description is equal."""
+    package = pathlib.Path(mixupe_sklearn.__file__).parent
+    return {
+        "scale": scale,
+        "versions": versions(libraries),
+        "source": source_fingerprint(package),
+        "machine": describe_machine(),
+    }

@@ -1,0 +1,29 @@
+"""Labels of recorded results that have been renamed since.
+
+The files of results stay as they were measured. ``results/renamed_labels.json`` maps labels in
+them to those of today.
+"""
+
+import functools
+import json
+import pathlib
+
+FILE = pathlib.Path(__file__).parents[1] / "results" / "renamed_labels.json"
+
+
+@functools.cache
+def renamed_labels() -> dict[str, str]:
+    """Old labels and the present ones."""
+    return json.loads(FILE.read_text())
+
+
+def present_label(text: str) -> str:
+    """The present form of a recorded label, or of the label before its first colon.
+
+    Examples
+    --------
+    >>> present_label("one network: 200 of 200")
+    'one network: 200 of 200'
+    """
+    label, colon, rest = text.partition(":")
+    return renamed_labels().get(label, label) + colon + rest

@@ -1,0 +1,317 @@
+"""Smaller comparisons of ``benchmarks.speed --part``: members, the monitor, and latency.
+
+``members``: ``n_members=8`` against eight fits of ``n_members=1``, otherwise equal and without
+early stopping, on synthetic tables; and the memory that ``predict_proba`` adds to its result.
+``monitor``: the same training with and without a DerivativeMonitor. ``latency``: ``predict_proba``
+of one row against the forward pass of the fitted networks.
+
+Candidates run in turns in one process with one thread. A ratio compares times of one round.
+"""
+
+import pathlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from benchmarks._harness.environment import ROOT
+from benchmarks._harness.labels import present_label
+from benchmarks._harness.paired_timing import Run, at_most, median, ratio_of, threads, time_in_turns
+from benchmarks._harness.report_tables import plain_markdown
+from benchmarks._harness.resources import MEGABYTE, added_by, can_measure
+from benchmarks._harness.results_file import Results
+from benchmarks._harness.subprocesses import call_in_child
+from benchmarks._speed.sizes import make_table
+from benchmarks._vision_speech.data import load_digit_images
+from benchmarks._vision_speech.networks import network_of
+from mixupe_sklearn import (
+    MixupEClassifier,
+    MixupEImageClassifier,
+    make_mixupe_pipeline,
+    onnx_inputs,
+    preset,
+    to_onnx,
+    to_torch,
+)
+from mixupe_sklearn.datasets import load_embedded
+from mixupe_sklearn.diagnostics import DerivativeMonitor
+
+Measurements = dict[str, Callable[[], Results]]
+
+# Members --------------------------------------------------------------------------------------
+
+N_MEMBERS, N_FEATURES, N_CLASSES = 8, 20, 5
+# Rows, epochs (fewer for more rows, as a step costs the same), rounds, and the bound.
+MEMBER_SIZES = ((500, 50, 15, 0.4), (5_000, 10, 11, 0.7), (50_000, 2, 7, 0.9))
+QUICK_MEMBER_SIZES = ((120, 2, 2, None), (240, 1, 2, None))
+
+
+def classifier_of(n_members: int, epochs: int, seed: int = 0) -> MixupEClassifier:
+    """The default classifier but for members, length, early stopping, and the paper's alpha, eta.
+
+    One network has one alpha and one eta.
+    """
+    return MixupEClassifier(
+        **{name: preset("paper")[name] for name in ("alpha", "eta")},
+        n_members=n_members,
+        max_epochs=epochs,
+        min_steps=0,
+        early_stopping=False,
+        n_threads=1,
+        device="cpu",
+        random_state=seed,
+    )
+
+
+def time_members(n_rows: int, epochs: int, rounds: int, bound: float | None) -> Results:
+    """Seconds of both in every round."""
+    X, y = make_table(n_rows, N_FEATURES, N_CLASSES)
+
+    def members() -> None:
+        classifier_of(N_MEMBERS, epochs).fit(X, y)
+
+    def singles() -> None:
+        for seed in range(N_MEMBERS):
+            classifier_of(1, epochs, seed).fit(X, y)
+
+    times = time_in_turns({"members": members, "singles": singles}, rounds, digits=5)
+    return {"rows": n_rows, "epochs": epochs, "bound": bound, "seconds": times}
+
+
+def memory_of_members(n_rows: int) -> Results:
+    """MiB that probabilities of so many rows add to the rows and to the result."""
+    few = make_table(5_000, N_FEATURES, N_CLASSES)
+    classifier = classifier_of(N_MEMBERS, 1).fit(*few)
+    classifier.predict_proba(few[0])
+    X, _ = make_table(n_rows, N_FEATURES, N_CLASSES)
+    found = {"data": X.nbytes, "added": added_by(classifier.predict_proba, X)}
+    return {"rows": n_rows} | {name: round(n / MEGABYTE, 2) for name, n in found.items()}
+
+
+def member_measurements(is_quick: bool) -> Measurements:
+    """Times of each size, and memory in a process of its own."""
+    sizes = QUICK_MEMBER_SIZES if is_quick else MEMBER_SIZES
+    found: Measurements = {f"{size[0]} rows": partial(time_members, *size) for size in sizes}
+    for n_rows in ((2_000,) if is_quick else (100_000, 1_000_000)) if can_measure() else ():
+        measure = partial(call_in_child, __name__, "memory_of_members", n_rows)
+        found[f"memory of {n_rows} rows"] = measure
+    return found
+
+
+def report_members(results: Results) -> str:
+    """The figures with their bounds, in Markdown."""
+    header = ["rows", "epochs", "rounds", "members, s", "singles, s", "ratio (quartiles)", "bound"]
+    timed, memory = [], []
+    for part in results["parts"].values():
+        if "added" in part:
+            memory.append([f"{part['rows']:,}", f"{part['data']:.1f}", f"{part['added']:.1f}"])
+            continue
+        members, singles = part["seconds"]["members"], part["seconds"]["singles"]
+        ratio = ratio_of(members, singles)
+        verdict = "" if part["bound"] is None else at_most(ratio, part["bound"])
+        figures = [f"{median(members):.3g}", f"{median(singles):.3g}", str(ratio), verdict]
+        timed.append([f"{part['rows']:,}", str(part["epochs"]), str(len(members)), *figures])
+    pieces = [
+        f"`n_members={N_MEMBERS}` against {N_MEMBERS} single fits, one thread: medians of the "
+        "times, and the median of the ratios of the same round.",
+        plain_markdown(header, timed),
+        f"Memory that `predict_proba` of {N_MEMBERS} members adds to rows and result.",
+        plain_markdown(["rows", "data, MiB", "added, MiB"], memory),
+    ]
+    return "\n\n".join(pieces if memory else pieces[:2])
+
+
+# Monitor --------------------------------------------------------------------------------------
+
+IMAGES, SYNTHETIC = "digits as images", "16,000 x 16"
+# Data, epochs and rounds.
+MONITOR_SIZES = (("iris", 500, 15), ("digits", 50, 15), (SYNTHETIC, 8, 11), (IMAGES, 2, 7))
+
+
+def samples_of(name: str) -> tuple[Any, np.ndarray]:
+    """Samples and labels by name."""
+    if name == IMAGES:
+        images = load_digit_images()
+        return images.X, images.y
+    if name == SYNTHETIC:
+        rng = np.random.default_rng(0)
+        return rng.normal(size=(16_000, 16)), rng.integers(26, size=16_000)
+    found = load_embedded(name)
+    return found.X.to_numpy(dtype=float), found.y
+
+
+def time_monitor(name: str, epochs: int, rounds: int) -> Results:
+    """Seconds of both in every round, and the number of evaluated epochs."""
+    X, y = samples_of(name)
+    n_evaluated = 0
+
+    def fit(callbacks: list[Any] | None) -> Run:
+        params: dict[str, Any] = {"max_epochs": epochs, "callbacks": callbacks}
+        params |= {"n_threads": 1, "random_state": 0}
+        if name == IMAGES:
+            network = network_of("small-preactresnet")
+            params |= {"module": network.module, "module_params": network.module_params}
+            model: Any = MixupEImageClassifier(**params, lr=0.05, batch_size=100)
+        else:
+            model = MixupEClassifier(**preset("paper") | params)
+
+        def run() -> None:
+            nonlocal n_evaluated
+            model.fit(X, y)
+            if callbacks:
+                n_evaluated = sum(not np.isnan(row["q_abs"]) for row in model.history_)
+
+        return run
+
+    runs = {"plain": fit(None), "watched": fit([DerivativeMonitor()])}
+    times = time_in_turns(runs, rounds, digits=5)
+    return {"name": name, "epochs": epochs, "looks": n_evaluated, "seconds": times}
+
+
+def monitor_measurements(is_quick: bool) -> Measurements:
+    """Times of each dataset."""
+    sizes = (("iris", 5, 2),) if is_quick else MONITOR_SIZES
+    return {f"{size[0]}, {size[1]}": partial(time_monitor, *size) for size in sizes}
+
+
+def report_monitor(results: Results) -> str:
+    """The figures with their bound, in Markdown."""
+    header = ["data", "epochs", "evaluated", "rounds", "an epoch, ms", "ratio (quartiles)", ""]
+    rows = []
+    for part in results["parts"].values():
+        plain, monitored = part["seconds"]["plain"], part["seconds"]["watched"]
+        ratio = ratio_of(monitored, plain)
+        epoch = f"{1000 * median(plain) / part['epochs']:.3g}"
+        counts = [str(part["epochs"]), str(part["looks"]), str(len(plain))]
+        rows.append([present_label(part["name"]), *counts, epoch, str(ratio), at_most(ratio, 1.05)])
+    caption = "A whole fit with the monitor over one without, one thread, in turns."
+    return f"{caption}\n\n{plain_markdown(header, rows)}"
+
+
+# Latency --------------------------------------------------------------------------------------
+
+N_CALLS = 100
+# Data, members and rounds.
+LATENCY_SIZES = tuple((data, count, 41) for count in (1, 8) for data in ("iris", "digits"))
+# One member: the default settings but for those that need several members.
+ONE = {"n_members": 1, "alpha": 0.2, "eta": 1.0, "early_stopping": False}
+
+
+def calls_of(data: str, n_members: int) -> dict[str, Callable[[], object]]:
+    """A call with one row for each candidate."""
+    import onnxruntime
+
+    found = load_embedded(data)
+    params: dict[str, Any] = ONE if n_members == 1 else {}
+    # The length of the training does not change the time of a forward pass.
+    pipeline = make_mixupe_pipeline(random_state=0, max_epochs=2, min_steps=0, **params)
+    pipeline.fit(found.X, found.y)
+    frame, estimator = found.X.iloc[:1], pipeline[-1]
+    row = pipeline[0].transform(frame)
+    modules = [net.module_.eval() for net in estimator.nets_]
+    tensor = torch.tensor(row, dtype=torch.float32)
+    exported, rows = to_torch(estimator), torch.tensor(row)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(
+        to_onnx(pipeline).SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    fed = onnx_inputs(frame, session)
+
+    def forward() -> None:
+        with torch.inference_mode():
+            for module in modules:
+                module(tensor)
+
+    def torch_module() -> None:
+        with torch.inference_mode():
+            exported(rows)
+
+    return {
+        "forward": forward,
+        "predict_proba": lambda: estimator.predict_proba(row),
+        "to_torch": torch_module,
+        "onnxruntime": lambda: session.run(["probabilities"], fed),
+        "pipeline": lambda: pipeline.predict_proba(frame),
+    }
+
+
+def time_latency(data: str, n_members: int, rounds: int) -> Results:
+    """Seconds of a call of each candidate in every round."""
+
+    def many(call: Callable[[], object]) -> Run:
+        def run() -> None:
+            for _ in range(N_CALLS):
+                call()
+
+        return run
+
+    with threads(1):
+        runs = {name: many(call) for name, call in calls_of(data, n_members).items()}
+    times = time_in_turns(runs, rounds, n_units=N_CALLS)
+    return {"data": data, "n_members": n_members, "seconds": times}
+
+
+def latency_measurements(is_quick: bool) -> Measurements:
+    """Times of each dataset and number of members."""
+    sizes = (("iris", 1, 2),) if is_quick else LATENCY_SIZES
+    return {f"{size[0]}, {size[1]}": partial(time_latency, *size) for size in sizes}
+
+
+def report_latency(results: Results) -> str:
+    """The figures with their bound, in Markdown."""
+    others = ("to_torch", "onnxruntime", "pipeline")
+    header = ["data", "members", "rounds", "forward, ms", "predict_proba (quartiles)", ""]
+    header += ["of to_torch (quartiles)", *others]
+    rows = []
+    for part in results["parts"].values():
+        seconds = part["seconds"]
+        base = seconds["forward"]
+        ratio = ratio_of(seconds["predict_proba"], base)
+        own = [part["data"], str(part["n_members"]), str(len(base)), f"{1000 * median(base):.3f}"]
+        more = [f"{ratio_of(seconds[name], base).median:.2f}" for name in others]
+        of_torch = ratio_of(seconds["predict_proba"], seconds["to_torch"])
+        rows.append([*own, str(ratio), at_most(ratio, 3.0), str(of_torch), *more])
+    caption = (
+        "One row, as a multiple of the forward of all members' modules, one thread, in turns; "
+        "`predict_proba` also as a multiple of `to_torch`, which centres and averages as well."
+    )
+    return f"{caption}\n\n{plain_markdown(header, rows)}"
+
+
+class Part(NamedTuple):
+    """A comparison: its file of results, its page and block in the docs, and its functions."""
+
+    results: pathlib.Path
+    page: pathlib.Path
+    block: str
+    measurements: Callable[[bool], Measurements]
+    report: Callable[[Results], str]
+
+
+_RESULTS, _DOCS = ROOT / "benchmarks" / "results", ROOT / "docs"
+PARTS = {
+    "members": Part(
+        _RESULTS / "members.json",
+        _DOCS / "benchmarks" / "defaults.md",
+        "members",
+        member_measurements,
+        report_members,
+    ),
+    "monitor": Part(
+        _RESULTS / "monitor.json",
+        _DOCS / "user_guide" / "diagnostics.md",
+        "monitor",
+        monitor_measurements,
+        report_monitor,
+    ),
+    "latency": Part(
+        _RESULTS / "one_row.json",
+        _DOCS / "user_guide" / "serving.md",
+        "one-row",
+        latency_measurements,
+        report_latency,
+    ),
+}

@@ -1,0 +1,351 @@
+"""Baselines: other classifiers on the same raw samples, seeded and with nearly all defaults."""
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import LabelEncoder
+from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from benchmarks._tabular.methods import PAPER_INPUTS
+from mixupe_sklearn import make_preprocessor
+from mixupe_sklearn._runtime.seeding import seeded
+from mixupe_sklearn.preprocessing import read_columns, select_columns
+
+Params = dict[str, Any]
+
+
+class TypedFrame(TransformerMixin, BaseEstimator):
+    """A frame of floats and categories, for libraries that take categories directly.
+
+    A level that is not in the training samples becomes a missing value. Columns are renamed, since
+    some libraries refuse names with blanks or brackets. Columns with a single value are dropped.
+
+    Parameters
+    ----------
+    max_levels : int or None, default=None
+        Maximum number of levels of a column. The rarest become missing values.
+    fills_numbers : bool, default=False
+        Whether missing numbers become the mean of the training samples.
+    fills_levels : bool, default=False
+        Whether missing categories become a level of their own.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"size": [1.0, None, 3.0], "city": ["Oslo", "Bonn", "Bonn"]})
+    >>> TypedFrame().fit(frame).transform(frame.replace("Oslo", "Rome"))["x1"].isna().tolist()
+    [True, False, False]
+    """
+
+    def __init__(self, max_levels=None, fills_numbers=False, fills_levels=False):
+        self.max_levels = max_levels
+        self.fills_numbers = fills_numbers
+        self.fills_levels = fills_levels
+
+    def fit(self, X, y=None):
+        """Learn the type and the levels of each column."""
+        self.amounts_ = {kind: select_columns(X, kind) for kind in ("numbers", "times")}
+        self.categories_ = select_columns(X, "categories")
+        self.levels_ = [self._levels(column) for column in self._texts(X)]
+        amounts = self._floats(X)
+        self.means_ = np.array([column[~np.isnan(column)].mean() for column in amounts.T])
+        return self
+
+    def transform(self, X):
+        """Return the frame."""
+        check_is_fitted(self)
+        amounts = self._floats(X)
+        if self.fills_numbers:
+            amounts = np.where(np.isnan(amounts), self.means_, amounts)
+        columns: list[Any] = list(amounts.T)
+        for text, levels in zip(self._texts(X), self.levels_, strict=True):
+            columns.append(self._category(text, levels))
+        frame = {f"x{position}": column for position, column in enumerate(columns)}
+        return pd.DataFrame(frame, index=range(len(X)))
+
+    def _levels(self, text: np.ndarray) -> pd.Index:
+        counts = pd.Series(text).value_counts()  # the most frequent first, without missing values
+        return counts.index[: self.max_levels].sort_values()
+
+    def _category(self, text: np.ndarray, levels: pd.Index) -> Any:
+        codes, n_levels = levels.get_indexer(text), len(levels)  # a missing value is -1
+        if self.fills_levels:
+            codes, n_levels = np.where(codes < 0, n_levels, codes), n_levels + 1
+        # Every library takes integers as levels, whatever the text was.
+        return pd.Categorical.from_codes(codes, categories=range(n_levels))
+
+    def _floats(self, X: Any) -> np.ndarray:
+        parts = [
+            read_columns(_take(X, columns), kind)
+            for kind, columns in self.amounts_.items()
+            if columns
+        ]
+        return np.column_stack(parts) if parts else np.empty((len(X), 0))
+
+    def _texts(self, X: Any) -> list[np.ndarray]:
+        if not self.categories_:
+            return []
+        return list(read_columns(_take(X, self.categories_), "categories").T)
+
+
+def _take(X: pd.DataFrame, columns: list[Any]) -> pd.DataFrame:
+    # Integers are positions: select_columns returns them for names that are not text.
+    return X.iloc[:, [X.columns.get_loc(c) if isinstance(c, str) else c for c in columns]]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a baseline is built.
+
+    Parameters
+    ----------
+    preprocessor : callable
+        Returns the transformer from raw samples to features.
+    classifier : str
+        The full name of its class.
+    params : dict
+        Parameters that differ from the library's defaults; rows record them.
+    seed, threads : str
+        The library's names of the seed and of the number of threads, if it has one.
+    quiet : dict
+        Parameters that turn output off.
+    """
+
+    preprocessor: Callable[[], Any]
+    classifier: str
+    params: Params = field(default_factory=dict)
+    seed: str = "random_state"
+    threads: str = ""
+    quiet: Params = field(default_factory=dict)
+
+    @property
+    def module(self) -> str:
+        """The module that must be installed."""
+        return self.classifier.partition(".")[0]
+
+    def make(self, params: Params, features: Any, seed: int, n_jobs: int) -> Any:
+        """Return the classifier for some features."""
+        params = params | self.quiet | {self.seed: seed}
+        if self.threads:
+            params[self.threads] = n_jobs
+        if "batch_size" in params:
+            params["batch_size"] = min(params["batch_size"], features.shape[0])
+        if self.module == "catboost":
+            categories = [name for name in features if features[name].dtype == "category"]
+            params["cat_features"] = categories
+        module, _, name = self.classifier.rpartition(".")
+        return getattr(import_module(module), name)(**params)
+
+
+_SCALED = partial(make_preprocessor, **PAPER_INPUTS)
+_MLP = "sklearn.neural_network.MLPClassifier"
+BASELINES: dict[str, Recipe] = {
+    "logistic": Recipe(_SCALED, "sklearn.linear_model.LogisticRegression", {"max_iter": 1000}),
+    # The paper's network without weight decay, trained like the other networks.
+    "mlp-sklearn": Recipe(_SCALED, _MLP, {"hidden_layer_sizes": [128, 128], "alpha": 0.0}),
+    "mlp-sklearn-default": Recipe(_SCALED, _MLP),
+    "random-forest": Recipe(_SCALED, "sklearn.ensemble.RandomForestClassifier", threads="n_jobs"),
+    "hist-gradient-boosting": Recipe(
+        partial(TypedFrame, max_levels=255),  # scikit-learn's limit: a level is a bin
+        "sklearn.ensemble.HistGradientBoostingClassifier",
+        {"categorical_features": "from_dtype"},
+    ),
+    "realmlp": Recipe(
+        partial(TypedFrame, fills_numbers=True),
+        "pytabkit.RealMLP_TD_Classifier",
+        {"device": "cpu"},
+        threads="n_threads",
+        quiet={"verbosity": 0},
+    ),
+    "xgboost": Recipe(
+        TypedFrame,
+        "xgboost.XGBClassifier",
+        {"enable_categorical": True},
+        threads="n_jobs",
+        quiet={"verbosity": 0},
+    ),
+    # Its documentation names both settings for reproducible runs.
+    "lightgbm": Recipe(
+        TypedFrame,
+        "lightgbm.LGBMClassifier",
+        {"deterministic": True, "force_col_wise": True},
+        threads="n_jobs",
+        quiet={"verbosity": -1},
+    ),
+    "catboost": Recipe(
+        partial(TypedFrame, fills_levels=True),
+        "catboost.CatBoostClassifier",
+        seed="random_seed",
+        threads="thread_count",
+        quiet={"verbose": False, "allow_writing_files": False},
+    ),
+}
+# The paper's training.
+TRAINING = {"max_epochs": 25, "batch_size": 100, "lr": 0.001}
+
+
+def params_of(name: str, training: Mapping[str, Any] | None = None) -> Params:
+    """Return the parameters of a baseline, besides seed and threads, that are not defaults.
+
+    Parameters
+    ----------
+    name : str
+        A name in ``BASELINES``.
+    training : mapping or None, default=None
+        ``max_epochs``, ``batch_size`` and ``lr`` of the networks, which ``mlp-sklearn`` shares.
+        Those not given are the paper's.
+
+    Returns
+    -------
+    params : dict
+        Values under the library's names.
+
+    Examples
+    --------
+    >>> params_of("logistic"), params_of("random-forest")
+    ({'max_iter': 1000}, {})
+    >>> params_of("mlp-sklearn", {"max_epochs": 7})["max_iter"]
+    7
+    """
+    params = dict(BASELINES[name].params)
+    if name == "mlp-sklearn":
+        training = TRAINING | dict(training or {})
+        params["max_iter"] = params["n_iter_no_change"] = training[
+            "max_epochs"
+        ]  # no early stopping
+        params["batch_size"] = training["batch_size"]
+        params["learning_rate_init"] = training["lr"]
+    return params
+
+
+class Baseline(ClassifierMixin, BaseEstimator):
+    """A classifier from raw samples to probabilities, by its name in ``BASELINES``.
+
+    Parameters
+    ----------
+    name : str
+        A name in ``BASELINES``.
+    seed : int, default=0
+        Seed of its randomness.
+    n_jobs : int, default=1
+        Number of threads.
+    training : mapping or None, default=None
+        As :func:`params_of` takes it.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        The classes of the training samples.
+    preprocessor_, classifier_ : estimators
+        The fitted parts.
+    """
+
+    def __init__(self, name, seed=0, n_jobs=1, training=None):
+        self.name = name
+        self.seed = seed
+        self.n_jobs = n_jobs
+        self.training = training
+
+    def fit(self, X, y):
+        """Fit on raw samples and classes, which may be text."""
+        recipe = BASELINES[self.name]
+        # XGBoost needs classes 0, 1, ...; the others take them as well.
+        labels = LabelEncoder().fit(y)
+        self.classes_ = labels.classes_
+        with _isolated(self.seed, self.n_jobs):
+            self.preprocessor_ = recipe.preprocessor()
+            features = self.preprocessor_.fit_transform(X)
+            params = params_of(self.name, self.training)
+            self.classifier_ = recipe.make(params, features, self.seed, self.n_jobs)
+            self.classifier_.fit(features, labels.transform(y))
+        return self
+
+    def predict_proba(self, X):
+        """Return probabilities, a column per class."""
+        check_is_fitted(self)
+        with _isolated(self.seed, self.n_jobs):
+            proba = self.classifier_.predict_proba(self.preprocessor_.transform(X))
+        return np.asarray(proba, dtype=np.float64)
+
+    def predict(self, X):
+        """Return the class with the largest probability."""
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+@contextmanager
+def _isolated(seed: int, n_jobs: int) -> Iterator[None]:
+    """Run a block quietly, with some threads, and restore the global generators after it."""
+    logger = logging.getLogger("pytorch_lightning.utilities.rank_zero")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with threadpool_limits(n_jobs), seeded(seed), warnings.catch_warnings():
+            # The number of epochs or iterations is fixed on purpose.
+            warnings.filterwarnings("ignore", category=ConvergenceWarning)
+            # Lightning's own use of torch's functions.
+            warnings.filterwarnings("ignore", category=FutureWarning, message=".*treespec")
+            yield
+    finally:
+        logger.setLevel(before)
+
+
+def make_baseline(
+    name: str, seed: int, n_jobs: int = 1, training: Mapping[str, Any] | None = None
+) -> Baseline:
+    """Return a :class:`Baseline` that can run here, its library loaded.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"size": [1.0, None, 3.0, 4.0], "is_new": [True, False, None, True]})
+    >>> model = make_baseline("logistic", seed=0).fit(frame, ["a", "a", "b", "b"])
+    >>> model.predict_proba(frame).shape
+    (4, 2)
+    """
+    check_baselines([name])
+    import_module(BASELINES[name].module)  # now: its seconds are not those of a fit
+    return Baseline(name, seed, n_jobs, training)
+
+
+def check_baselines(names: Sequence[str]) -> list[str]:
+    """Return the names if all can run here; without names, all installed baselines.
+
+    Examples
+    --------
+    >>> check_baselines(["logistic"])
+    ['logistic']
+    """
+    for name in names:
+        if name not in BASELINES:
+            raise ValueError(f"Got baseline {name!r}, but expected one of {', '.join(BASELINES)}.")
+        if not _is_installed(name):
+            raise ImportError(
+                f"Got baseline {name!r}, but expected one that is installed: pip install "
+                f"mixupe-sklearn[baselines]."
+            )
+    return list(names) or installed_baselines()
+
+
+def installed_baselines() -> list[str]:
+    """Return the names of the baselines whose library is installed.
+
+    Examples
+    --------
+    >>> "random-forest" in installed_baselines()
+    True
+    """
+    return [name for name in BASELINES if _is_installed(name)]
+
+
+def _is_installed(name: str) -> bool:
+    return find_spec(BASELINES[name].module) is not None

@@ -1,0 +1,83 @@
+"""Networks as the command line writes them: a name, with arguments in brackets."""
+
+import ast
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mixupe_sklearn.modules import NAMED
+from mixupe_sklearn.recipes import RECIPES, Recipe, recipe
+
+# The default networks, small enough for a CPU.
+SMALL: dict[str, tuple[str, dict[str, Any]]] = {
+    "small-preactresnet": ("preactresnet18", {"width": 16, "blocks": (1, 1, 1, 1)}),
+    "small-wideresnet": ("wideresnet28-10", {"depth": 10, "widening": 1}),
+}
+# What a recipe sets of a training; its alpha and eta are defaults of the command line.
+OF_RECIPE = (
+    *("optimizer", "optimizer_params", "lr", "lr_schedule", "weight_decay"),
+    *("max_epochs", "batch_size", "callbacks", "augment", "image_size"),
+)
+
+
+@dataclass(frozen=True)
+class Network:
+    """A module by name, its parameters, and the training of its recipe if it has one."""
+
+    name: str
+    module: str
+    module_params: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+    recipe: Recipe | None = None
+
+
+def network_of(text: str) -> Network:
+    """Read a network such as ``"vgg11(width=8)"``.
+
+    Examples
+    --------
+    >>> network_of("small-wideresnet(widening=2)").module_params
+    {'depth': 10, 'widening': 2}
+    """
+    found = re.fullmatch(r"\s*([\w.-]+)\s*(?:\((.*)\))?\s*", text)
+    name, arguments = found.groups() if found else (text, None)
+    module, params = SMALL.get(name, (name, {}))
+    if module not in NAMED and name not in RECIPES:
+        raise ValueError(
+            f"Got network {text!r}, but expected one of {', '.join([*SMALL, *NAMED])}, with "
+            f"optional arguments in brackets: 'vgg11(width=8)'; or a recipe, such as "
+            f"'cifar10-preactresnet50(scale=0.1)'."
+        )
+    given = _arguments(text, arguments or "")
+    inside = ", ".join(f"{key}={value!r}" for key, value in given.items())
+    shown = f"{name}({inside})" if inside else name
+    if name in RECIPES:
+        return _of_recipe(shown, recipe(name), given)
+    return Network(shown, module, params | given)
+
+
+def _of_recipe(name: str, found: Recipe, given: dict[str, Any]) -> Network:
+    """The network and training of a recipe; ``scale`` makes it smaller."""
+    scale = given.pop("scale", 1.0)
+    params = found.make_estimator(scale=scale, module_params=given).get_params(deep=False)
+    training = {key: params[key] for key in OF_RECIPE if key in params}
+    return Network(name, params["module"], params["module_params"] or {}, training, found)
+
+
+def _arguments(text: str, arguments: str) -> dict[str, Any]:
+    try:
+        call = ast.parse(f"f({arguments})", mode="eval").body
+        if not isinstance(call, ast.Call) or call.args:
+            raise ValueError("each argument needs a name")
+        return {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(
+            f"Got network {text!r}, but expected arguments such as 'vgg11(width=8)' "
+            f"({' '.join(str(error).split())})."
+        ) from error
+
+
+def networks_of(texts: Sequence[str]) -> list[Network]:
+    """Read networks; a repeated one counts once."""
+    return list({network.name: network for network in map(network_of, texts)}.values())

@@ -1,0 +1,407 @@
+"""Tables of the benchmarks of images and speech, made from rows alone, beside the paper's figures.
+
+Most of the paper's figures are in the package's recipes. Here are those that belong to no single
+training: Y. Zou, V. Verma, S. Mittal, W. H. Tang, H. Pham, J. Kannala, Y. Bengio, A. Solin and
+K. Kawaguchi, "MixupE: Understanding and Improving Mixup from Directional Derivative Perspective",
+UAI 2023, "Ablation Experiments" and "Sensitivity to hyperparameter eta".
+"""
+
+import json
+import pathlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pandas as pd
+
+from benchmarks._harness.docs_tables import write_block
+from benchmarks._harness.report_tables import (
+    Cell,
+    Column,
+    ReportTable,
+    as_markdown,
+    as_terminal,
+    escape_markdown,
+    markdown_code,
+    number,
+    plus_minus,
+    printable,
+    seconds,
+    short,
+    signed,
+    span,
+)
+from benchmarks._harness.results_file import as_json, read_rows, write_text
+from benchmarks._vision_speech import timing
+from benchmarks._vision_speech.deformations import COLUMNS as DEFORMED
+from benchmarks._vision_speech.deformations import DEFORMATIONS
+from benchmarks._vision_speech.fits import NUMBERS, SCHEMA, Config
+from benchmarks._vision_speech.options import FOLDERS
+from mixupe_sklearn.recipes import RECIPES
+
+PAGES = pathlib.Path(__file__).parents[2] / "docs" / "benchmarks"
+# Wide enough for a table in one piece.
+WIDTH = 140
+CAUTION = (
+    "Subsets, small networks and short trainings: these figures compare methods within one run. "
+    "They do not compare with figures of other runs, nor with the paper's."
+)
+TITLES = {
+    "erm": "ERM",
+    "erm+penalty": "ERM + penalty",
+    "mixup": "Mixup",
+    "manifold-mixup": "Manifold Mixup",
+    "mixupe": "MixupE",
+}
+CELLS = ("erm", "mixup", "erm+penalty", "mixupe")
+METHOD = ["method", *NUMBERS]
+# Settings of a network, not of the training.
+OF_NETWORK = ("module", "module_params")
+
+PAPER_METHODS = ("erm", "mixup", "mixupe")
+# CIFAR-100, PreActResNet-50: test error (%), means of five runs.
+PAPER_ABLATION = {"erm": 24.68, "mixup": 23.03, "erm+penalty": 22.42, "mixupe": 20.23}
+PAPER_BY_ETA = {1e-4: 20.23, 1e-3: 20.84, 1e-2: 21.01, 1e-1: 20.87}
+# CIFAR-100, PreActResNet-18: accuracy (%) on deformed test images, by column of our rows.
+_FIGURES = RECIPES["cifar100-preactresnet18"].figures
+PAPER_DEFORMED = {
+    column: {name: mean for name, (mean, _) in _FIGURES[f"accuracy, {how.head}"].items()}
+    for column, how in zip(DEFORMED, DEFORMATIONS.values(), strict=True)
+}
+
+
+def paper_errors(dataset: str) -> dict[str, dict[str, tuple[float, float | None]]]:
+    """The paper's test errors (%), mean and deviation, by network and method.
+
+    Parameters
+    ----------
+    dataset : str
+        A name that begins with that of a dataset of the paper; for others the result is empty.
+
+    Examples
+    --------
+    >>> paper_errors("cifar10_subset")["wideresnet28-10"]["mixupe"]
+    (2.94, 0.048)
+    >>> paper_errors("digits")
+    {}
+    """
+    # The hyphen ends the name: a subset of cifar100 does not match cifar10.
+    begins = dataset.replace("_", "-") + "-"
+    return {
+        recipe.module: dict(recipe.figures["error"])
+        for recipe in RECIPES.values()
+        if "error" in recipe.figures and begins.startswith(recipe.name.split("-")[0] + "-")
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """Rows that can be compared: those of one dataset and one training."""
+
+    dataset: str
+    training: dict
+    networks: dict[str, dict]
+    rows: pd.DataFrame
+
+    @property
+    def n_seeds(self) -> int:
+        """Number of seeds."""
+        return self.rows["seed"].nunique()
+
+
+def sections_of(rows: pd.DataFrame) -> Iterator[Section]:
+    """Rows that did not fail, by dataset and training, in the order of the file.
+
+    A dataset with changed content is another dataset. Networks of one name with different
+    parameters get different names.
+    """
+    good = rows[rows["error"] == ""]
+    params = good["params"].map(json.loads)
+    training = params.map(lambda one: as_json({k: one[k] for k in one if k not in OF_NETWORK}))
+    network = params.map(lambda one: as_json({k: one.get(k) for k in OF_NETWORK}))
+    good = good.assign(network=_names(good["network"], network), of_network=network)
+    for (dataset, _, text), part in good.groupby(["dataset", "data", training], sort=False):
+        networks = part.drop_duplicates("network").set_index("network")["of_network"]
+        named = {str(name): json.loads(value) for name, value in networks.items()}
+        columns = part.drop(columns="of_network").reset_index(drop=True)
+        yield Section(str(dataset), json.loads(str(text)), named, columns)
+
+
+def _names(names: pd.Series, params: pd.Series) -> pd.Series:
+    """Names of networks, numbered from the second set of parameters on."""
+    kinds = pd.DataFrame({"name": names, "params": params}).drop_duplicates()
+    place = kinds.groupby("name").cumcount()
+    numbered = kinds["name"] + " #" + (place + 1).astype(str)
+    index = pd.MultiIndex.from_frame(kinds[["name", "params"]])
+    shown = pd.Series(kinds["name"].where(place == 0, numbered).to_numpy(), index=index)
+    wanted = pd.MultiIndex.from_arrays([names, params])
+    return pd.Series(shown.reindex(wanted).to_numpy(), index=names.index)
+
+
+def in_order(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows by network, then by method and its numbers, then by seed."""
+    networks = {name: place for place, name in enumerate(rows["network"].unique())}
+    keys = rows.assign(
+        _network=rows["network"].map(networks), _method=rows["method"].map(list(TITLES).index)
+    )
+    order = ["_network", "_method", "alpha", "eta"]
+    ascending = [True] * 4 + [False, True]
+    keys = keys.sort_values([*order, "penalty_fraction", "seed"], ascending=ascending)
+    return keys.drop(columns=["_network", "_method"])
+
+
+def title_of(method: str, penalty_fraction: float = 1.0) -> str:
+    """A method as tables show it.
+
+    Examples
+    --------
+    >>> title_of("mixupe", 0.25), title_of("erm", float("nan"))
+    ('MixupE, 25 % penalised', 'ERM')
+    """
+    is_part = pd.notna(penalty_fraction) and penalty_fraction != 1
+    return TITLES[method] + (f", {100 * penalty_fraction:.0f} % penalised" if is_part else "")
+
+
+def mean_and_deviation(values: pd.Series, decimals: int = 2) -> str:
+    """Mean and deviation over seeds; a single value has no deviation.
+
+    Examples
+    --------
+    >>> mean_and_deviation(pd.Series([1.0, 3.0])), mean_and_deviation(pd.Series([1.0]))
+    ('2.00 ± 1.41', '1.00')
+    """
+    return plus_minus(values.mean(), values.std(), decimals)
+
+
+def methods_table(section: Section) -> ReportTable:
+    """All networks and methods: errors, losses and times."""
+    rows, body = in_order(section.rows), []
+    for network, of_network in rows.groupby("network", sort=False):
+        groups = of_network.groupby(METHOD, sort=False, dropna=False)
+        # The same sums as below, as pandas may round a mean of groups differently.
+        best = min(part["test_error"].mean() for _, part in groups)
+        mixup = of_network[of_network["method"] == "mixup"]
+        for (method, alpha, eta, fraction), part in groups:
+            error = part["test_error"]
+            body.append(
+                [
+                    *(Cell(str(network)), Cell(title_of(method, fraction))),
+                    *(Cell(short(alpha)), Cell(short(eta)), Cell(str(len(part)))),
+                    Cell(mean_and_deviation(error), is_best=error.mean() == best),
+                    Cell("·" if method == "mixup" else _against(part, mixup)),
+                    Cell(mean_and_deviation(part["test_log_loss"], 3)),
+                    Cell(mean_and_deviation(part["test_ece"], 3)),
+                    Cell(seconds(part["seconds_per_epoch"].median())),
+                ]
+            )
+    columns = [Column(head, is_number=False) for head in ("Network", "Method")]
+    columns += map(Column, ("alpha", "eta", "Runs", "Test error (%)", "Against Mixup"))
+    columns += map(Column, ("Log loss", "ECE", "s/epoch"))
+    caption = (
+        f"{section.dataset}: mean and deviation over {_runs(rows)}; the lowest mean error of a "
+        f"network is in bold. Against Mixup: the mean difference in test error from Mixup with the "
+        f"same seed."
+    )
+    return ReportTable("methods", caption, columns, body)
+
+
+def _runs(rows: pd.DataFrame) -> str:
+    counts = rows.groupby(["network", *METHOD], dropna=False).size().tolist()
+    return "1 seed" if set(counts) == {1} else f"{span(counts)} seeds"
+
+
+def _against(part: pd.DataFrame, mixup: pd.DataFrame) -> str:
+    """Mean difference of errors from Mixup, seed by seed, with the same alpha if there is one."""
+    same = mixup[mixup["alpha"].isin(part["alpha"])]
+    by_seed = (same if len(same) else mixup).groupby("seed")["test_error"].mean()
+    return signed((part.set_index("seed")["test_error"] - by_seed).mean())
+
+
+def of_config(rows: pd.DataFrame, config: Config) -> pd.DataFrame:
+    """Rows of one method with its numbers."""
+    is_wanted = rows["method"] == config.method
+    for name, value in config.numbers.items():
+        is_wanted &= rows[name].isin([float("nan") if value is None else value])
+    return rows[is_wanted]
+
+
+def ablation_table(section: Section, cells: Sequence[Config]) -> ReportTable | None:
+    """The four cells of the ablation, by network, beside the paper's; None without rows."""
+    etas = " ".join(f"{config.eta:g}" for config in cells if config.method == "mixupe")
+    lines = [(TITLES[one.method], one, PAPER_ABLATION[one.method]) for one in cells]
+    return _errors_table(section, "ablation", f"of the four cells, eta {etas}", lines)
+
+
+def eta_table(section: Section, mixup: Config, mixupe: Sequence[Config]) -> ReportTable | None:
+    """MixupE by its eta against Mixup, by network, beside the paper's; None without rows."""
+    lines = [(TITLES["mixup"], mixup, PAPER_ABLATION["mixup"])]
+    for config in sorted(mixupe, key=lambda one: one.eta or 0.0):
+        theirs = PAPER_BY_ETA.get(config.eta or 0.0, float("nan"))
+        lines.append((f"MixupE, eta {config.eta:g}", config, theirs))
+    return _errors_table(section, "eta", "by eta", lines)
+
+
+def _errors_table(
+    section: Section, name: str, what: str, lines: Sequence[tuple[str, Config, float]]
+) -> ReportTable | None:
+    """Test errors, a row per configuration and a column per network."""
+    parts = [of_config(section.rows, config) for _, config, _ in lines]
+    used = pd.concat(parts)
+    if used.empty:
+        return None
+    body = []
+    for (title, _, theirs), part in zip(lines, parts, strict=True):
+        errors = [part.loc[part["network"] == one, "test_error"] for one in section.networks]
+        ours = [Cell(mean_and_deviation(values)) for values in errors]
+        body.append([Cell(title), *ours, Cell(number(theirs))])
+    columns = [Column("Method", is_number=False), *map(Column, section.networks), Column("Paper")]
+    caption = (
+        f"{section.dataset}: test error (%) {what}, mean and deviation over {_runs(used)}. The "
+        f"paper's are of CIFAR-100, PreActResNet-50."
+    )
+    return ReportTable(name, caption, columns, body)
+
+
+def deformations_table(
+    section: Section, network: str, configs: Sequence[Config]
+) -> ReportTable | None:
+    """Accuracy of one network on deformed test images, beside the paper's; None without rows."""
+    rows = section.rows[section.rows["network"] == network]
+    parts = [of_config(rows, config) for config in configs]
+    used = pd.concat(parts)
+    if used[list(DEFORMED)].isna().all(axis=None):
+        return None
+    theirs = next(iter(PAPER_DEFORMED.values()))
+    clean = [mean_and_deviation(100 - part["test_error"]) for part in parts]
+    body = [[Cell(text) for text in ("as they are", *clean, *[""] * len(theirs))]]
+    for column, how in zip(DEFORMED, DEFORMATIONS.values(), strict=True):
+        best = max(part[column].mean() for part in parts if len(part))
+        cells = [
+            Cell(mean_and_deviation(part[column]), is_best=part[column].mean() == best)
+            for part in parts
+        ]
+        figures = [Cell(number(value)) for value in PAPER_DEFORMED[column].values()]
+        body.append([Cell(how.head), *cells, *figures])
+    columns = [Column("Test images", is_number=False)]
+    columns += [Column(f"{TITLES[one.method]}, alpha {one.alpha:g}", "Ours") for one in configs]
+    columns += [Column(head, "Paper") for head in theirs]
+    caption = (
+        f"{section.dataset}, {network}: accuracy (%) on deformed test images, mean and deviation "
+        f"over {_runs(used)}, the best of ours in bold. The paper's are of CIFAR-100, "
+        f"PreActResNet-18."
+    )
+    return ReportTable("deformations", caption, columns, body)
+
+
+def paper_table(dataset: str) -> ReportTable | None:
+    """The paper's errors on the dataset that ours is taken from; None if it has none."""
+    errors = paper_errors(dataset)
+    if not errors:
+        return None
+    body = []
+    for network, figures in errors.items():
+        means = [figures[method] for method in PAPER_METHODS]
+        shown = [plus_minus(mean, float("nan") if dev is None else dev) for mean, dev in means]
+        body.append([Cell(network), *map(Cell, shown)])
+    columns = [Column("Network", is_number=False)]
+    columns += [Column(TITLES[method]) for method in PAPER_METHODS]
+    caption = (
+        "The paper's test errors (%) on the whole dataset with networks of full size: the order "
+        "of the methods can be compared, the values cannot."
+    )
+    return ReportTable("paper", caption, columns, body)
+
+
+class Report(NamedTuple):
+    """A report: its name, a title, and a function that makes the tables of a section."""
+
+    name: str
+    title: str
+    make_tables: Callable[[Section], Sequence[ReportTable | None]]
+
+    @property
+    def file(self) -> str:
+        """The file that it is written to."""
+        return "report.md" if self.make_tables is all_methods else f"{self.name}.md"
+
+    def tables(self, section: Section) -> list[ReportTable]:
+        """The tables of a section that have rows."""
+        return [table for table in self.make_tables(section) if table is not None and table.rows]
+
+    def ratios(self, folder: pathlib.Path) -> list[ReportTable]:
+        """What the penalty costs, if it was timed and the report is about all methods."""
+        path = folder / "timing.json"
+        if self.make_tables is not all_methods or not path.exists():
+            return []
+        return [timing.table_of(json.loads(path.read_text()))]
+
+
+def all_methods(section: Section) -> list[ReportTable | None]:
+    """The tables of a run without further options."""
+    return [methods_table(section), paper_table(section.dataset)]
+
+
+def settings_lines(section: Section) -> list[str]:
+    """How the rows of a section were made."""
+    rows = section.rows
+    first = rows.iloc[0]
+    lines = [
+        f"- runs: {len(rows)}, seeds: {section.n_seeds}; {first['n_train']:,.0f} rows to train and "
+        f"{first['n_test']:,.0f} to test in {first['n_classes']:.0f} classes (data "
+        f"{markdown_code(first['data'])})",
+        f"- training: {markdown_code(as_json(section.training))}",
+    ]
+    for name, params in section.networks.items():
+        n_parameters = rows.loc[rows["network"] == name, "n_parameters"].iloc[0]
+        code = markdown_code(as_json(params))
+        lines.append(f"- {escape_markdown(name)}: {n_parameters:,.0f} parameters, {code}")
+    commits = ", ".join(map(markdown_code, rows["commit"].unique()))
+    return [*lines, f"- commit {commits}; {escape_markdown(rows['versions'].iloc[-1])}"]
+
+
+def tables_of(report: Report, folder: pathlib.Path) -> str:
+    """All tables of a report in Markdown, for a page of the documentation."""
+    sections = sections_of(read_rows(folder / "rows.csv", SCHEMA))
+    tables = [table for section in sections for table in report.tables(section)]
+    return "\n\n".join(map(as_markdown, [*tables, *report.ratios(folder)]))
+
+
+def write_page(report: Report, folder: pathlib.Path, kind: str) -> None:
+    """Write the tables into the docs page of this kind of data."""
+    write_block(PAGES / f"{FOLDERS[kind]}.md", report.name, tables_of(report, folder))
+
+
+def as_page(report: Report, sections: Sequence[Section]) -> str:
+    """A report in Markdown."""
+    parts = [f"# {report.title}", CAUTION]
+    for section in sections:
+        parts.append(f"## {escape_markdown(section.dataset)}")
+        parts += [as_markdown(table) for table in report.tables(section)]
+        parts += ["How it was run:", "\n".join(settings_lines(section))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _printed(table: ReportTable) -> str:
+    return f"{printable(table.caption)}\n\n{as_terminal(table, WIDTH)}"
+
+
+def make_report(report: Report, folder: pathlib.Path) -> str:
+    """Write the report on all rows of a folder, and return the text for the terminal."""
+    path = folder / "rows.csv"
+    rows = read_rows(path, SCHEMA) if path.exists() else pd.DataFrame({"error": []})
+    failed = [text for text in rows["error"] if text]
+    sections = list(sections_of(rows)) if len(failed) < len(rows) else []
+    if not sections:
+        reason = f": all {len(failed)} fits failed, such as: {failed[0]}" if failed else ""
+        raise ValueError(f"Got no rows in {path}, but expected some to report on{reason}.")
+    file, ratios = folder / report.file, report.ratios(folder)
+    write_text(
+        file, "\n".join([as_page(report, sections), *(as_markdown(t) + "\n" for t in ratios)])
+    )
+    printed = [CAUTION]
+    for section in sections:
+        printed += [*map(_printed, report.tables(section)), "\n".join(settings_lines(section))]
+    printed += [*map(_printed, ratios), f"Rows:   {path}\nReport: {file}"]
+    if failed:
+        printed.append(f"{len(failed)} of {len(rows)} fits failed, such as: {printable(failed[0])}")
+    return "\n\n".join(printed)

@@ -1,0 +1,1 @@
+"""Slow checks that print a table: faults and load."""

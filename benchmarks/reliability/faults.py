@@ -1,0 +1,386 @@
+"""Inject faults into running processes, and count finished work that is kept, doubled or lost.
+
+    python -m benchmarks.reliability.faults                       # the whole table: minutes
+    python -m benchmarks.reliability.faults --times 2 --only "kill -9" --work save search
+
+Each workload runs in its own folder on a small file system in memory, which becomes full or
+read-only when that is the fault. This needs a mount namespace: the command restarts itself in one
+with ``unshare``.
+"""
+
+import argparse
+import contextlib
+import importlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchmarks._harness.cli import positive_int
+from benchmarks._harness.docs_tables import write_block
+from benchmarks._harness.environment import ROOT, commit, versions_of
+from benchmarks._harness.results_file import write_text
+from benchmarks._harness.subprocesses import CONTEXT, ReportingProcess
+from benchmarks.reliability._workloads import WORKLOADS, partial_files, work
+
+RESULTS = ROOT / "benchmarks" / "results" / "faults" / "faults.csv"
+PAGE = ROOT / "docs" / "benchmarks" / "faults.md"
+SERVER = "MIXUPE_FAULTS_SERVER"
+INSIDE = "MIXUPE_FAULTS_INSIDE"
+COLUMNS = ("Fault", "During", "Times tried", "Finished work kept", "Doubled", "Lost")
+
+TRAINING = ("fit with checkpoints", "search", "benchmark")
+# By fault: the workloads, and a divisor of the number of tries. A fault that does not depend on
+# the moment is tried less often.
+FAULTS: dict[str, tuple[Sequence[str], int]] = {
+    "kill -9": (tuple(WORKLOADS), 1),
+    "full disk": (tuple(WORKLOADS), 1),
+    "cut network": (("OpenML cache",), 1),
+    "read-only folder": (tuple(WORKLOADS), 3),
+    "jumping clock": (TRAINING, 3),
+    "little memory": (TRAINING, 3),
+    "two at once": (tuple(WORKLOADS), 2),
+}
+# At most so many units finish, and so many seconds pass, between two faults.
+N_BETWEEN, SECONDS_BETWEEN = 4, 0.06
+DISK = "16m"
+WORKLOAD_MODULE = "benchmarks.reliability._workloads"
+CONTEXT.set_forkserver_preload(
+    ["torch._dynamo", "alembic.command", "pyarrow.parquet", WORKLOAD_MODULE]
+)
+
+
+# One row of the table -------------------------------------------------------------------------
+
+
+@dataclass
+class Tally:
+    """The counts of one row, and the error messages."""
+
+    fault: str
+    work: str
+    n_tries: int = 0
+    n_kept: int = 0
+    n_doubled: int = 0
+    n_lost: int = 0
+    messages: set[str] = field(default_factory=set)
+
+    def cells(self) -> list[str]:
+        """The row as text."""
+        numbers = (self.n_tries, self.n_kept, self.n_doubled, self.n_lost)
+        return [self.fault, self.work, *map(str, numbers)]
+
+
+class Trial:
+    """A workload in its own folder, from start to end.
+
+    Parameters
+    ----------
+    tally : Tally
+        Takes the counts.
+    folder : pathlib.Path
+        The folder of the workload.
+    rng : numpy.random.Generator
+        Draws the moments of faults.
+    """
+
+    def __init__(self, tally: Tally, folder: pathlib.Path, rng: np.random.Generator):
+        self.tally = tally
+        self.folder = folder
+        self.rng = rng
+        self.work = WORKLOADS[tally.work]
+        self.reported: dict[str, str] = {}
+        self.lost: set[str] = set()
+
+    def start(self, environment: str = "") -> ReportingProcess:
+        """Start a process that continues the work."""
+        return ReportingProcess(work, self.tally.work, self.folder, environment)
+
+    def start_until_a_moment(self) -> tuple[ReportingProcess, bool]:
+        """Start a process and wait for a random moment; return whether it still runs."""
+        child = self.start()
+        is_running = child.wait_for(int(self.rng.integers(0, N_BETWEEN + 1)))
+        time.sleep(self.rng.uniform(0, SECONDS_BETWEEN))
+        return child, is_running and child.process.is_alive()
+
+    def record(self, *children: ReportingProcess) -> None:
+        """Count a fault; units that the processes have reported must be in the files."""
+        self.tally.n_tries += 1
+        for child in children:
+            self.reported |= child.units
+            self.tally.messages |= {child.message} - {""}
+        self.read_files()
+
+    def finish(self) -> None:
+        """Continue the work to its end, and count."""
+        last = self.start()
+        if last.join() != 0:  # then missing units count as lost
+            self.tally.messages.add(last.message or "a process died while it continued")
+        self.count()
+
+    def count(self) -> None:
+        """Count the units of the files that are kept, doubled and lost."""
+        names = Counter(name for name, _ in self.read_files())
+        self.tally.n_kept += len(self.reported.keys() - self.lost)
+        self.tally.n_doubled += sum(names.values()) - len(names)
+        self.tally.n_doubled += max(0, len(names) - self.work.n_units)
+        self.tally.n_doubled += len(list(partial_files(self.folder)))
+        missing = max(0, self.work.n_units - len(names))
+        self.tally.n_lost += max(len(self.lost), missing)
+
+    def read_files(self) -> list[tuple[str, str]]:
+        """Read the units of the files, and note those that have been lost."""
+        try:
+            found = self.work.finished(self.folder)
+        except Exception as error:  # unreadable files have no units
+            self.tally.messages.add(f"unreadable: {type(error).__name__}: {error}")
+            found = []
+        units = set(found)
+        self.lost |= {name for name, value in self.reported.items() if (name, value) not in units}
+        return found
+
+
+# Injects a fault once; returns whether work is left to inject it again.
+Injection = Callable[[Trial], bool]
+
+
+def kill(trial: Trial) -> bool:
+    """SIGKILL at a random moment."""
+    child, is_running = trial.start_until_a_moment()
+    if not is_running:
+        child.join()
+        return False
+    child.kill()
+    trial.record(child)
+    return True
+
+
+def fill_the_disk(trial: Trial) -> bool:
+    """A full disk at a random moment: the process must end itself, with a message."""
+    child, is_running = trial.start_until_a_moment()
+    filler = trial.folder.parent / "filler"
+    if is_running:
+        fill(filler, n_left=int(trial.rng.integers(0, 8192)))
+    status = child.join()
+    filler.unlink(missing_ok=True)
+    return record_error(trial, child, status)
+
+
+def fill(path: pathlib.Path, n_left: int) -> None:
+    """Write a file until the disk is full, but for some bytes."""
+    size = 0
+    with path.open("wb", buffering=0) as file:
+        try:
+            while True:
+                size += file.write(bytes(65536))
+        except OSError:
+            file.truncate(max(0, size - n_left))
+
+
+def record_error(trial: Trial, child: ReportingProcess, status: int) -> bool:
+    """Count a process that had to end with a message; return whether it had to."""
+    if status == 0:
+        return False
+    if status < 0 or not child.message:
+        raise RuntimeError(
+            f"Got a process that ended with {status}, but expected one that ends with a message."
+        )
+    trial.record(child)
+    return True
+
+
+def forbid_writing(trial: Trial) -> bool:
+    """A read-only disk when the work is to continue: a message, and no change."""
+    first, is_running = trial.start_until_a_moment()
+    first.kill()
+    trial.reported |= first.units
+    if not is_running:
+        return False
+    remount(trial.folder.parent, "ro")
+    try:
+        child = trial.start()
+        status = child.join()
+    finally:
+        remount(trial.folder.parent, "rw")
+    return record_error(trial, child, status)
+
+
+def remount(folder: pathlib.Path, mode: str) -> None:
+    """Make a disk read-only or writable."""
+    subprocess.run(["mount", "-o", f"remount,{mode}", str(folder)], check=True)
+
+
+def two_at_once(trial: Trial) -> bool:
+    """Two processes do the same work at once; one may refuse with a message."""
+    return _run_together(trial, [trial.start(), trial.start()])
+
+
+def with_clock(trial: Trial) -> bool:
+    """The clock jumps; two processes share a search and read each other's heartbeats."""
+    n_processes = 2 if trial.tally.work == "search" else 1
+    return _run_together(trial, [trial.start("clock") for _ in range(n_processes)])
+
+
+def with_little_memory(trial: Trial) -> bool:
+    """Calls that exceed the memory fail, and the same process continues its work."""
+    return _run_together(trial, [trial.start("memory")])
+
+
+def _run_together(trial: Trial, children: list[ReportingProcess]) -> bool:
+    statuses = [child.join() for child in children]
+    if min(statuses) < 0 or 0 not in statuses:
+        messages = [child.message for child in children]
+        raise RuntimeError(f"Got processes that ended with {statuses} ({messages}).")
+    trial.record(*children)
+    return False  # the work is done
+
+
+def cut_network(server: Any, paths: Sequence[str]) -> Injection:
+    """A server whose answer to a random request breaks off."""
+
+    def inject(trial: Trial) -> bool:
+        share = trial.rng.uniform()
+        path = str(trial.rng.choice(paths))
+        server.fault(path, lambda answer: replace(answer, n_sent=int(share * len(answer.content))))
+        child = trial.start()
+        status = child.join()
+        server.mend()
+        return record_error(trial, child, status)
+
+    return inject
+
+
+@contextlib.contextmanager
+def small_disk() -> Iterator[pathlib.Path]:
+    """A folder that is its own file system in memory."""
+    with tempfile.TemporaryDirectory(prefix="mixupe-faults-") as name:
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", name]
+        subprocess.run(mount, check=True)
+        try:
+            yield pathlib.Path(name)
+        finally:
+            subprocess.run(["umount", "--lazy", name], check=True)
+
+
+def run_row(tally: Tally, inject: Injection, times: int, rng: np.random.Generator) -> Tally:
+    """Inject a fault so many times, in as many folders as that takes."""
+    while tally.n_tries < times:
+        with small_disk() as disk:
+            folder = disk / "work"
+            folder.mkdir()
+            trial = Trial(tally, folder, rng)
+            while tally.n_tries < times and inject(trial):
+                pass
+            trial.finish()
+            shutil.rmtree(folder)
+    return tally
+
+
+# Command --------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def injections() -> Iterator[dict[str, Injection]]:
+    """The function of each fault, while a local OpenML server runs."""
+    sys.path.insert(0, str(ROOT / "tests"))  # the server is that of the tests
+    server_class = importlib.import_module("openml_server").OpenMLServer
+    with server_class() as server:
+        os.environ[SERVER] = server.url
+        yield {
+            "kill -9": kill,
+            "full disk": fill_the_disk,
+            "cut network": cut_network(server, _paths_of(server)),
+            "read-only folder": forbid_writing,
+            "jumping clock": with_clock,
+            "little memory": with_little_memory,
+            "two at once": two_at_once,
+        }
+
+
+def _paths_of(server: Any) -> list[str]:
+    """The requests of a run without faults."""
+    with tempfile.TemporaryDirectory() as folder:
+        ReportingProcess(work, "OpenML cache", pathlib.Path(folder), "").join()
+    paths = [name.removeprefix("GET ") for name in server.counts if name.startswith("GET ")]
+    server.mend()
+    return sorted(paths)
+
+
+def as_csv(tallies: Sequence[Tally]) -> str:
+    """All rows, with versions and commit."""
+    columns = ["fault", "work", "tries", "kept", "doubled", "lost"]
+    rows = pd.DataFrame([tally.cells() for tally in tallies], columns=columns)
+    return rows.assign(versions=versions_of(), commit=commit()).to_csv(index=False)
+
+
+def as_markdown(rows: Sequence[Sequence[str]]) -> str:
+    """The table of the page."""
+    lines = [COLUMNS, ("---", "---", *["---:"] * 4), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def enter_namespace() -> None:
+    """Restart this command where it may mount; nobody else sees what it mounts."""
+    if INSIDE not in os.environ:
+        os.environ[INSIDE] = "1"
+        # Python warns of locks that killed processes have left.
+        os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker:UserWarning")
+        command = ["unshare", "--user", "--map-root-user", "--mount", sys.executable]
+        command += ["-m", "benchmarks.reliability.faults", *sys.argv[1:]]
+        sys.exit(subprocess.run(command, check=False).returncode)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="python -m benchmarks.reliability.faults", description=(__doc__ or "").splitlines()[0]
+    )
+    made.add_argument("--times", type=positive_int, default=10, help="tries of a row (10)")
+    made.add_argument("--only", nargs="+", choices=FAULTS, default=list(FAULTS), metavar="FAULT")
+    works = list(WORKLOADS)
+    made.add_argument("--work", nargs="+", choices=works, default=works, metavar="WORK")
+    made.add_argument("--seed", type=int, help="of the moments (random)")
+    made.add_argument("--output", type=pathlib.Path, help="file of the rows (none)")
+    words = f"write {RESULTS.name} and the table of the docs"
+    made.add_argument("--docs", action="store_true", help=words)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Inject all faults, print the table, and return 1 if work was doubled or lost."""
+    options = parser().parse_args(arguments)
+    rng = np.random.default_rng(options.seed)
+    tallies, start = [], time.perf_counter()
+    with injections() as inject:
+        for fault, name in ((f, w) for f in options.only for w in FAULTS[f][0]):
+            if name not in options.work:
+                continue
+            times = max(1, options.times // FAULTS[fault][1])
+            tally = run_row(Tally(fault, name), inject[fault], times, rng)
+            tallies.append(tally)
+            seconds = time.perf_counter() - start
+            print(" | ".join(tally.cells()), f"({seconds:.0f} s)", file=sys.stderr, flush=True)
+            for message in sorted(tally.messages)[:1]:
+                print(f"  message: {message}", file=sys.stderr, flush=True)
+    table = as_markdown([tally.cells() for tally in tallies])
+    print(table)
+    if options.docs or options.output:
+        write_text(options.output or RESULTS, as_csv(tallies))
+    if options.docs:
+        write_block(PAGE, "faults", table)
+    return int(any(tally.n_doubled or tally.n_lost for tally in tallies))
+
+
+if __name__ == "__main__":
+    enter_namespace()
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Studies behind single decisions: default settings, paired comparisons, search, figures."""
