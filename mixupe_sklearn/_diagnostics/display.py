@@ -10,13 +10,13 @@ class Display:
     """Curves of one training or classifier, in the style of scikit-learn's displays."""
 
     # Number of axes that a figure has.
-    n_axes: ClassVar[int] = 1
+    _n_axes: ClassVar[int] = 1
     name: str | None = None
 
     @classmethod
-    def of_all(cls, estimators: Any, *data: Any, ax: Any, **how: Any) -> dict[str, Self]:
+    def _of_all(cls, estimators: Any, *data: Any, ax: Any, **how: Any) -> dict[str, Self]:
         """Plot estimators by name, or a single one without, on the same axes."""
-        axes = new_axes(ax, cls.n_axes)
+        axes = new_axes(ax, cls._n_axes)
         by_name = estimators if isinstance(estimators, Mapping) else {"": estimators}
         return {
             name: cls.from_estimator(one, *data, name=name or None, ax=axes, **how)  # type: ignore[attr-defined]
@@ -35,8 +35,8 @@ class Display:
         **line_kw : dict
             Passed on to matplotlib's ``plot``.
         """
-        axes = new_axes(ax, self.n_axes)
-        self.ax_ = axes if self.n_axes > 1 else axes[0]
+        axes = new_axes(ax, self._n_axes)
+        self.ax_ = axes if self._n_axes > 1 else axes[0]
         self.figure_ = axes[0].figure
         self._draw(self.ax_, name or self.name, line_kw)
         return self

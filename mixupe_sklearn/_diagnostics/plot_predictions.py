@@ -19,8 +19,9 @@ class ReliabilityDisplay(Display):
 
     Samples are binned by the probability of the predicted class, in bins of equal width. Each bin
     has a mean probability and an accuracy. Their mean absolute difference, weighted by the number
-    of samples, is the expected calibration error. For the probability of the second of two classes
-    see :class:`sklearn.calibration.CalibrationDisplay`.
+    of samples, is the expected calibration error. The area of a point grows with its number of
+    samples. For the probability of the second of two classes see
+    :class:`sklearn.calibration.CalibrationDisplay`.
 
     Parameters
     ----------
@@ -137,13 +138,14 @@ class ReliabilityDisplay(Display):
         display = cls(confidence, accuracy, n_rows[filled] / len(bins), name=name)
         return display.plot(ax=ax, **line_kw)
 
+    plot = Display.plot  # also here, so that the API page of the class lists it
+
     def _draw(self, ax: Any, label: str | None, line_kw: dict[str, Any]) -> None:
         text = f"calibration error {100 * self.calibration_error:.1f} %"
         ours = {"label": text if label is None else f"{label}: {text}"}
         how = line_style(ax, line_kw, len(self.weight), linewidth=1.5, marker="", **ours)
         ax.plot([0, 1], [0, 1], color=FAINT, linewidth=1.0, linestyle=":", zorder=0)
         (self.line_,) = ax.plot(self.confidence, self.accuracy, **how)
-        # The area of a point grows with its number of samples.
         sizes = 12 + 150 * self.weight
         ax.scatter(self.confidence, self.accuracy, s=sizes, color=how["color"], alpha=0.6)
         ax.set_ylim(-0.02, 1.02)
@@ -215,7 +217,7 @@ def plot_reliability(estimators: Any, X: Any, y: Any, *, n_bins: int = 10, ax: A
     >>> displays["naive Bayes"].calibration_error < 0.1
     True
     """
-    return ReliabilityDisplay.of_all(estimators, X, y, n_bins=n_bins, ax=ax)
+    return ReliabilityDisplay._of_all(estimators, X, y, n_bins=n_bins, ax=ax)
 
 
 def plot_decision_boundary(

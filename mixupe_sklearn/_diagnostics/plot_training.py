@@ -43,7 +43,7 @@ class LossCurvesDisplay(Display):
     2
     """
 
-    n_axes = 2
+    _n_axes = 2
 
     def __init__(self, train: Any, valid: Any, *, name: str | None = None):
         self.train = train
@@ -72,6 +72,8 @@ class LossCurvesDisplay(Display):
         if not len(train[0]):
             raise ValueError("Got records without train_loss, but expected those of a training.")
         return cls(train, column(records, "valid_loss"), name=name).plot(ax=ax, **line_kw)
+
+    plot = Display.plot  # also here, so that the API page of the class lists it
 
     def _draw(self, ax: Any, label: str | None, line_kw: dict[str, Any]) -> None:
         how = line_style(ax[0], line_kw, len(self.train[0]), label=label)
@@ -146,6 +148,8 @@ class AlphaMinDisplay(Display):
         epochs, values = monitored(records_of(estimator, member), "alpha_min")
         return cls(epochs, values, name=name).plot(ax=ax, **line_kw)
 
+    plot = Display.plot  # also here, so that the API page of the class lists it
+
     def _draw(self, ax: Any, label: str | None, line_kw: dict[str, Any]) -> None:
         how = line_style(ax, line_kw, len(self.epochs), label=label)
         (self.line_,) = ax.plot(self.epochs, self.alpha_min, **how)
@@ -182,7 +186,7 @@ class PenaltyDisplay(Display):
     ['mean |q|', 'mean |q_hat|']
     """
 
-    n_axes = 2
+    _n_axes = 2
 
     def __init__(
         self, epochs: Any, q_abs: Any, q_hat_abs: Any, share_epochs: Any, penalty_share: Any
@@ -215,6 +219,8 @@ class PenaltyDisplay(Display):
         _, q_hat_abs = monitored(records, "q_hat_abs")
         share = monitored(records, "penalty_share")
         return cls(epochs, q_abs, q_hat_abs, *share).plot(ax, **line_kw)
+
+    plot = Display.plot  # also here, so that the API page of the class lists it
 
     def _draw(self, ax: Any, label: str | None, line_kw: dict[str, Any]) -> None:
         left, right = ax
@@ -260,7 +266,7 @@ def plot_loss_curves(estimators: Any, *, ax: Any = None) -> dict[str, LossCurves
     >>> list(plot_loss_curves({"ERM": erm, "Mixup": mixup}))
     ['ERM', 'Mixup']
     """
-    return LossCurvesDisplay.of_all(estimators, ax=ax)
+    return LossCurvesDisplay._of_all(estimators, ax=ax)
 
 
 def plot_alpha_min(estimators: Any, *, ax: Any = None) -> dict[str, AlphaMinDisplay]:
@@ -285,7 +291,7 @@ def plot_alpha_min(estimators: Any, *, ax: Any = None) -> dict[str, AlphaMinDisp
     >>> displays["Mixup"].alpha_min
     array([-0.3, -0.1])
     """
-    return AlphaMinDisplay.of_all(estimators, ax=ax)
+    return AlphaMinDisplay._of_all(estimators, ax=ax)
 
 
 def plot_penalty(estimator: Any, *, member: int = 0, ax: Any = None) -> PenaltyDisplay:
