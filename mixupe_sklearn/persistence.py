@@ -5,6 +5,7 @@ import platform
 import sys
 import warnings
 from collections.abc import Collection, Iterable
+from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -80,11 +81,7 @@ def save(estimator, path, *, keep_training=True):
             f"estimator, such as MixupEClassifier or a pipeline with one"
             f"{'; a skorch net has save_params' if is_net else ''}."
         )
-
-    def state_of(value: Any) -> dict[str, Any]:
-        return _state_of(value, keep_training)
-
-    encoder = Encoder(state_of)
+    encoder = Encoder(partial(_state_of, keep_training=keep_training))
     model = encoder.encode(estimator, "estimator")
     versions = {name: version(name) for name in _LIBRARIES}
     versions["python"] = platform.python_version()
@@ -145,10 +142,7 @@ def load(path, *, device=None, trusted=()):
     if device is not None:
         resolve_device(device)  # raises for an unknown device
     content, name = _read(path)
-
-    def restore(value: Any, attributes: dict[str, Any]) -> Any:
-        return _restore(value, attributes, device, trusted)
-
+    restore = partial(_restore, device=device, trusted=trusted)
     try:
         decoder = Decoder(content.arrays, make_finder(trusted), restore)
         estimator = decoder.decode(content.model)

@@ -12,15 +12,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import torch
-from accelerate import Accelerator
 from skorch.callbacks import Callback, Checkpoint, EpochScoring
 from skorch.dataset import Dataset, ValidSplit
 from skorch.helper import predefined_split
 from torch import nn
 
-from mixupe_sklearn import MixupEImageClassifier, MixupENet, MixupENetRegressor
-from mixupe_sklearn._distributed.net import DistributedNet, distributed_class
-from mixupe_sklearn._distributed.process_group import is_main, world_size
+from mixupe_sklearn import MixupEImageClassifier, MixupENet
+from mixupe_sklearn._distributed.net import DistributedNet
 from mixupe_sklearn._net.net import EpochHook
 from mixupe_sklearn.callbacks import PolyakAverage, WarmupCosine
 from mixupe_sklearn.modules import MLP
@@ -88,7 +86,6 @@ CASES = {
     # It runs a batch more than once and soon amplifies rounding errors.
     "lbfgs": {"optimizer": torch.optim.LBFGS, "optimizer__max_iter": 2, "max_epochs": 1},
     "a convolution": {"shape": (1, 6, 6), "dtype": "float32"},
-    "regression": {"is_regression": True},
     "input transform": {"noise": 0.1},
     "a loader, erm, in order": {
         **{"is_loaded": True, "n_rows": 24, "criterion__method": "erm"},
@@ -159,18 +156,14 @@ def make_net(case, is_distributed, seed=0, **kwargs):
     weight = np.linspace(0, 2, len(X)) if case.pop("has_weight", False) else None
     torch.manual_seed(seed)
     module = small_mlp(**case.pop("module", {})) if dtype == "float64" else SmallConv()
-    is_regression = case.pop("is_regression", False)
-    if is_regression:
-        y = X[:, :3] ** 2
     if case.pop("is_loaded", False):
         X, y = FromMemory(X, y), None
-    net_class = MixupENetRegressor if is_regression else MixupENet
     noise = case.pop("noise", None)
     settings = {
         **{"lr": 0.1, "max_epochs": 3, "batch_size": 8, "train_split": None, "verbose": 0},
         **{"criterion__eta": 0.5, "criterion__alpha": 1.0, "criterion__random_state": 7},
     }
-    net_class = distributed_class(net_class) if is_distributed else net_class
+    net_class = DistributedNet if is_distributed else MixupENet
     net = net_class(module, **{**settings, **case, **kwargs})
     if noise:
         net._prepare = lambda X, training: X + noise * training * torch.randn_like(X)
@@ -302,18 +295,12 @@ def refusals():
         "idle": error_of(idle.fit, X, y),
         "loader": error_of(fit_case, {"is_loaded": True, "batch_size": 7}),
         "scoring": error_of(fit_case, {"callbacks": [("score", scoring)]}),
-        # Last, since accelerate keeps this setting for all accelerators of a process.
-        "accelerator": error_of(accumulate),
     }
 
 
 def fit_case(case):
     net, data = make_net(case, is_distributed=True)
     return net.fit(*data)
-
-
-def accumulate():
-    fit_case({"accelerator": Accelerator(cpu=True, gradient_accumulation_steps=2)})
 
 
 def keeping(folder):
@@ -369,5 +356,5 @@ def train_for_ever(folder):
 
 
 if __name__ == "__main__":
-    assert world_size() > 1, is_main()
+    assert int(os.environ["WORLD_SIZE"]) > 1
     {"all": run_all, "for ever": train_for_ever}[sys.argv[1]](Path(sys.argv[2]))

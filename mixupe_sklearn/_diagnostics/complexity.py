@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit
+from sklearn.utils import check_array, check_X_y
 
 from mixupe_sklearn._utils.parameter_rules import Kind, Number, Rule, check_rules
 
@@ -119,7 +120,12 @@ def glm_complexity(
     True
     """
     check_rules(locals(), _RULES)
-    X, y, coef = _checked(X, y, coef)
+    X, y = check_X_y(X, y, dtype=float)
+    coef = check_array(coef, dtype=float, ensure_2d=False, input_name="coef").ravel()
+    if coef.shape != X.shape[1:]:
+        raise ValueError(f"Got coef of shape {coef.shape}, but expected {X.shape[1:]}.")
+    if not np.isin(y, (0, 1)).all():
+        raise ValueError(f"Got y={y[~np.isin(y, (0, 1))].tolist()[0]!r}, but expected 0 or 1.")
     score = X @ coef
     q_hat = (y - (mean or expit)(score)) * score
     bound = float(np.abs(q_hat).max()) if gamma is None else float(gamma)
@@ -140,24 +146,3 @@ def glm_complexity(
         largest_score=float(np.abs(score).max()),
         score_bound=score_bound,
     )
-
-
-def _checked(X: Any, y: Any, coef: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    try:
-        X, y, coef = (np.asarray(values, dtype=float) for values in (X, y, coef))
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"Got X, y or coef that is not an array of numbers ({error}), but expected dense "
-            f"arrays, with y of 0 and 1."
-        ) from error
-    coef = coef[0] if coef.ndim == 2 and len(coef) == 1 else coef  # as scikit-learn keeps it
-    if X.ndim != 2 or not len(X) or y.shape != X.shape[:1] or coef.shape != X.shape[1:]:
-        raise ValueError(
-            f"Got X of shape {X.shape}, y of {y.shape} and coef of {coef.shape}, but expected "
-            f"(n_samples, n_features), (n_samples,) and (n_features,)."
-        )
-    if not np.isin(y, (0, 1)).all():
-        raise ValueError(f"Got y={y[~np.isin(y, (0, 1))][0]}, but expected 0 or 1.")
-    if not (np.isfinite(X).all() and np.isfinite(coef).all()):
-        raise ValueError("Got NaN or infinity in X or coef, but expected finite numbers.")
-    return X, y, coef

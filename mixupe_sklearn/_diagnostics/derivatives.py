@@ -5,9 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
+from scipy.special import factorial
+from torch import Tensor
 
 from mixupe_sklearn._diagnostics.fitted import Sample, fitted_net, sample_of
-from mixupe_sklearn._diagnostics.taylor import expand, factorials, moments
+from mixupe_sklearn._diagnostics.taylor import derivatives_at_zero, moments, nodes
+from mixupe_sklearn._method.glm import glm_loss
 from mixupe_sklearn._method.penalties import directional_penalty, logit_penalty, one_minus_lam_mean
 from mixupe_sklearn._runtime.device import gradients_on
 from mixupe_sklearn._utils.parameter_rules import Number, Rule, check_rules
@@ -163,21 +167,45 @@ def directional_derivatives(
     sample = sample_of(*fitted_net(estimator, X, y, member), stage)
     criterion = sample.criterion
     mixing = (criterion.alpha, criterion.beta) if alpha is None else (alpha, None)
-    standard, mixup, label, derivatives, n_pairs = 0.0, 0.0, 0.0, np.zeros(order), 0
+    total, n_pairs = np.zeros(3 + order), 0
     for rows, others in _pairs(len(sample.X), n_partners, random_state):
-        X_own, y_own = sample.X[rows], sample.targets[rows]
-        other = X_own + reach * (sample.X[others] - X_own)
-        part = expand(sample.run, X_own, other, y_own, order, *mixing, criterion.head)
-        standard, mixup = standard + part.standard, mixup + part.mixup
-        derivatives, n_pairs = derivatives + part.derivatives, n_pairs + len(rows)
-        if criterion.head == "squared":
-            # Half the variance of mixed targets, lam (1 - lam) |y - y'|^2, whose factor has the
-            # mean E[a] / 2.
-            apart = (sample.targets[others] - y_own).square().sum()
-            label -= one_minus_lam_mean(*mixing) / 4 * float(apart)
-    terms = moments(order, *mixing) / factorials(order) * derivatives / n_pairs
+        total += _sums(sample, rows, others, reach, order, *mixing)
+        n_pairs += len(rows)
+    standard, mixup, label = (float(value) for value in total[:3])
+    factors = moments(order, *mixing) / factorial(np.arange(1, order + 1))
+    terms = factors * total[3:] / n_pairs
     losses = standard / n_pairs, (mixup + label) / n_pairs
     return DirectionalDerivatives(*losses, terms, *_first_order(sample, reach), label / n_pairs)
+
+
+def _sums(
+    sample: Sample,
+    rows: np.ndarray,
+    others: np.ndarray,
+    reach: float,
+    order: int,
+    alpha: float,
+    beta: float | None,
+) -> np.ndarray:
+    """Sums over pairs: the clean loss, the Mixup loss, the label term, each derivative."""
+    X, y, head = sample.X[rows], sample.targets[rows], sample.criterion.head
+    other = X + reach * (sample.X[others] - X)
+    direction = other - X
+
+    def phi(a: Tensor) -> Tensor:
+        return glm_loss(sample.run(X + a * direction), y, head=head)[0].sum()
+
+    with torch.no_grad():
+        standard, *derivatives = (float(value) for value in derivatives_at_zero(phi, order))
+        points, weights = nodes(alpha, beta)
+        mixup = sum(w * float(phi(torch.tensor(a))) for a, w in zip(points, weights, strict=True))
+    label = 0.0
+    if head == "squared":
+        # Half the variance of mixed targets, lam (1 - lam) |y - y'|^2, whose factor has the mean
+        # E[a] / 2.
+        apart = (sample.targets[others] - y).square().sum()
+        label = -one_minus_lam_mean(alpha, beta) / 4 * float(apart)
+    return np.array([standard, mixup, label, *derivatives])
 
 
 def _pairs(

@@ -1,7 +1,9 @@
 """What diagnostics need of a fitted estimator or net: its samples, its network, its history."""
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -9,13 +11,19 @@ import numpy as np
 import torch
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import Subset
 
 from mixupe_sklearn._data.batches import make_dataset, split_weight
 from mixupe_sklearn._estimators.base import BaseMixupE
 from mixupe_sklearn._method.criterion import MixupELoss
-from mixupe_sklearn._method.forward import as_logits, encode_targets, run_stages, stages_of
+from mixupe_sklearn._method.forward import (
+    as_logits,
+    encode_targets,
+    mixable,
+    run_stages,
+    stages_of,
+)
 from mixupe_sklearn._net.net import MixupENet, MixupENetRegressor
 
 
@@ -89,22 +97,42 @@ def batches_of(net: Any, dataset: Any, numbers: np.ndarray | None = None) -> lis
     return [(net._prepared(split_weight(X)[0], training=False), y) for X, y in pairs]
 
 
-def first_stage(net: Any, stage: int | None) -> tuple[list[Any], int]:
-    """A module's stages, and how many of them run before derivatives are taken.
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Run a block with a module in evaluation mode: samples do not interact, dropout is off."""
+    was_training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(was_training)
+
+
+def first_stage(net: Any, stage: int | None = None) -> int:
+    """How many stages of a module run before derivatives are taken.
 
     ``stage=None`` means none if inputs are tensors, and one if only hidden states can be mixed, as
     with graphs.
     """
-    stages, criterion = stages_of(net.module_), net.criterion_
     if stage is None:
-        is_irregular = hasattr(net.module_, "encode") and criterion.mix_at == "hidden"
-        return stages, int(is_irregular)
-    if not 0 <= stage < len(stages):
+        return int(hasattr(net.module_, "encode") and net.criterion_.mix_at == "hidden")
+    n_stages = len(stages_of(net.module_))
+    if not 0 <= stage < n_stages:
         raise ValueError(
-            f"Got stage={stage}, but expected 0 to {len(stages) - 1}, the number of stages of "
+            f"Got stage={stage}, but expected 0 to {n_stages - 1}, the number of stages of "
             f"{type(net.module_).__name__} that can run before derivatives are taken."
         )
-    return stages, stage
+    return stage
+
+
+def state_at(module: nn.Module, stage: int, inputs: Any) -> Tensor:
+    """The inputs after some stages of a module: derivatives are taken along this state."""
+    return mixable(run_stages(stages_of(module)[:stage], inputs, {}) if stage else inputs)
+
+
+def logits_from(module: nn.Module, stage: int, state: Any) -> Tensor:
+    """Run the stages that follow."""
+    return as_logits(run_stages(stages_of(module)[stage:] if stage else [module], state, {}))
 
 
 def sample_of(net: Any, dataset: Any, stage: int | None = None) -> Sample:
@@ -112,37 +140,17 @@ def sample_of(net: Any, dataset: Any, stage: int | None = None) -> Sample:
 
     The copy is in evaluation mode: samples do not interact, and dropout is off.
     """
-    was_training = net.module_.training
-    net.module_.eval()
-    _, stage = first_stage(net, stage)
-    try:
-        with torch.no_grad():
-            pairs = batches_of(net, dataset)
-            parts = [_state(net, stage, inputs) for inputs, _ in pairs]
-    finally:
-        net.module_.train(was_training)
+    stage = first_stage(net, stage)
+    with evaluating(net.module_), torch.no_grad():
+        pairs = batches_of(net, dataset)
+        parts = [state_at(net.module_, stage, inputs) for inputs, _ in pairs]
     module = copy.deepcopy(net.module_).cpu().double().eval().requires_grad_(False)
-    rest = stages_of(module)[stage:] if stage else [module]
-
-    def run(X: Tensor) -> Tensor:
-        return as_logits(run_stages(rest, X, {}))
-
+    run = functools.partial(logits_from, module, stage)
     X = torch.cat(parts).detach().cpu().double()
     y = torch.cat([torch.as_tensor(targets) for _, targets in pairs]).cpu()
     with torch.no_grad():
         width = run(X[:1]).expand(len(X), -1)
     return Sample(run, X, encode_targets(y, width, net.criterion_.head), net.criterion_)
-
-
-def _state(net: Any, stage: int, inputs: Any) -> Tensor:
-    """The input of the part of the network that derivatives are taken of."""
-    state = run_stages(stages_of(net.module_)[:stage], inputs, {}) if stage else inputs
-    if isinstance(state, Tensor) and state.is_floating_point():
-        return state
-    raise TypeError(
-        f"Got a {type(state).__name__} at stage {stage} of {type(net.module_).__name__}, but "
-        f"expected a floating-point tensor: derivatives are taken along it."
-    )
 
 
 def records_of(estimator: Any, member: int = 0) -> list[Mapping[str, Any]]:
@@ -185,8 +193,3 @@ def monitored(records: Sequence[Mapping[str, Any]], name: str) -> tuple[np.ndarr
             f"Got a training without {name}, but expected one with callbacks=[DerivativeMonitor()]."
         )
     return epochs, values
-
-
-def by_name(estimators: Any) -> Mapping[str, Any]:
-    """Trainings by name; a single one gets an empty name."""
-    return estimators if isinstance(estimators, Mapping) else {"": estimators}

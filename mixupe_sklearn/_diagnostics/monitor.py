@@ -7,9 +7,16 @@ import torch
 from skorch.callbacks import Callback
 from torch import Tensor
 
-from mixupe_sklearn._diagnostics.fitted import batches_of, first_stage, spread
+from mixupe_sklearn._diagnostics.fitted import (
+    batches_of,
+    evaluating,
+    first_stage,
+    logits_from,
+    spread,
+    state_at,
+)
 from mixupe_sklearn._diagnostics.taylor import coefficients
-from mixupe_sklearn._method.forward import as_logits, encode_targets, run_stages
+from mixupe_sklearn._method.forward import encode_targets
 from mixupe_sklearn._method.penalties import logit_penalty
 from mixupe_sklearn._net.net import MixupENet, MixupENetRegressor
 from mixupe_sklearn._utils.parameter_rules import Number, Rule, check_rules
@@ -102,6 +109,9 @@ class DerivativeMonitor(Callback):
     True
     """
 
+    # The samples and the number of epochs between evaluations, while training lasts.
+    rows_: Any = None
+
     def __init__(self, n_rows: int | None = None, every: int | None = None):
         self.n_rows = n_rows
         self.every = every
@@ -109,7 +119,7 @@ class DerivativeMonitor(Callback):
     def initialize(self) -> "DerivativeMonitor":
         """Check the parameters, and drop the samples of an earlier training."""
         check_rules(vars(self), _RULES)
-        self.rows_: Any = None
+        self.rows_ = None
         return self
 
     def on_epoch_end(self, net: Any, dataset_train: Any = None, **kwargs: Any) -> None:
@@ -145,46 +155,31 @@ class DerivativeMonitor(Callback):
         return batches_of(net, dataset, spread(n_all, n_rows)), every
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "rows_": None} if hasattr(self, "rows_") else dict(vars(self))
+        return {name: value for name, value in vars(self).items() if name != "rows_"}
 
 
 def _n_outputs(net: Any, dataset: Any) -> int:
-    was_training = net.module_.training
-    net.module_.eval()
-    try:
-        with torch.no_grad():
-            inputs = batches_of(net, dataset, spread(len(dataset), 1))[0][0]
-            return int(as_logits(run_stages([net.module_], inputs, {})).shape[1])
-    finally:
-        net.module_.train(was_training)
+    with evaluating(net.module_), torch.no_grad():
+        inputs = batches_of(net, dataset, spread(len(dataset), 1))[0][0]
+        return int(logits_from(net.module_, 0, inputs).shape[1])
 
 
 def evaluate(net: Any, batches: list[tuple[Any, Any]]) -> list[float]:
     """Minimum alpha, mean ``|q|`` and mean ``|q_hat|`` of a net over batches of samples."""
-    module, criterion = net.module_, net.criterion_
-    was_training = module.training
-    module.eval()
-    stages, stage = first_stage(net, None)
-    try:
-        with torch.enable_grad():
-            parts = [_evaluate(net, stages, stage, inputs, y, criterion) for inputs, y in batches]
-    finally:
-        module.train(was_training)
-    alpha_min = min(float(alpha.min()) for alpha, _, _ in parts)
-    q, q_hat = (torch.cat([part[place] for part in parts]).abs().mean() for place in (1, 2))
-    return [alpha_min, float(q), float(q_hat)]
+    with evaluating(net.module_), torch.enable_grad():
+        parts = [_evaluate(net, inputs, y) for inputs, y in batches]
+    alpha, q, q_hat = (torch.cat(values) for values in zip(*parts, strict=True))
+    return [float(alpha.min()), float(q.abs().mean()), float(q_hat.abs().mean())]
 
 
-def _evaluate(
-    net: Any, stages: list[Any], stage: int, inputs: Any, y: Any, criterion: Any
-) -> tuple[Tensor, Tensor, Tensor]:
+def _evaluate(net: Any, inputs: Any, y: Any) -> tuple[Tensor, Tensor, Tensor]:
+    module, criterion, stage = net.module_, net.criterion_, first_stage(net)
     with torch.no_grad():
-        state = run_stages(stages[:stage], inputs, {}) if stage else inputs
+        state = state_at(module, stage, inputs)
     state = state.to(net.device).detach().requires_grad_()
-    logits = as_logits(run_stages(stages[stage:] if stage else [net.module_], state, {}))
+    logits = logits_from(module, stage, state)
     targets = encode_targets(torch.as_tensor(y).to(net.device), logits, criterion.head)
     # As in the criterion: the mean of a hidden state is known for these samples only.
     X_mean = state.detach().mean(dim=0) if stage else criterion.X_mean.to(state)
-    parts = coefficients(logits, state, targets, X_mean, criterion.head)
     q_hat, _ = logit_penalty(logits.detach(), targets, criterion.head)
-    return parts.alpha, parts.q, q_hat
+    return *coefficients(logits, state, targets, X_mean, criterion.head), q_hat

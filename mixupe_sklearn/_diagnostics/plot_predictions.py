@@ -4,25 +4,24 @@ from typing import Any
 
 import numpy as np
 from sklearn.inspection import DecisionBoundaryDisplay
+from sklearn.utils import check_array, check_consistent_length, check_X_y, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from mixupe_sklearn._diagnostics.fitted import by_name
+from mixupe_sklearn._diagnostics.display import Display
 from mixupe_sklearn._utils.parameter_rules import Number, Rule, check_rules
 from mixupe_sklearn._utils.plotting import COLOURS, FAINT, line_style, new_axes, plain_label, tidy
 
 _RULES: dict[str, Rule] = {"n_bins": Number("an integer >= 1", low=1, integer=True)}
-_RULES_OF_GRID: dict[str, Rule] = {
-    "grid_resolution": Number("an integer >= 2", low=2, integer=True)
-}
 
 
-class ReliabilityDisplay:
+class ReliabilityDisplay(Display):
     """Accuracy of predictions against their confidence.
 
     Samples are binned by the probability of the predicted class, in bins of equal width. Each bin
     has a mean probability and an accuracy. Their mean absolute difference, weighted by the number
-    of samples, is the expected calibration error. For the probability of the second of two classes
-    see :class:`sklearn.calibration.CalibrationDisplay`.
+    of samples, is the expected calibration error. The area of a point grows with its number of
+    samples. For the probability of the second of two classes see
+    :class:`sklearn.calibration.CalibrationDisplay`.
 
     Parameters
     ----------
@@ -91,10 +90,9 @@ class ReliabilityDisplay:
         **line_kw : dict
             Passed on to matplotlib's ``plot``.
         """
-        how = {"n_bins": n_bins, "name": name, "ax": ax, **line_kw}
         _check_classifier(estimator)
-        proba = estimator.predict_proba(X)
-        return cls.from_predictions(y, proba, classes=estimator.classes_, **how)
+        how = {"classes": estimator.classes_, "n_bins": n_bins, "name": name, "ax": ax}
+        return cls.from_predictions(y, estimator.predict_proba(X), **how, **line_kw)
 
     @classmethod
     def from_predictions(
@@ -140,44 +138,26 @@ class ReliabilityDisplay:
         display = cls(confidence, accuracy, n_rows[filled] / len(bins), name=name)
         return display.plot(ax=ax, **line_kw)
 
-    def plot(
-        self, ax: Any = None, *, name: str | None = None, **line_kw: Any
-    ) -> "ReliabilityDisplay":
-        """Plot the curve; the area of a point grows with its number of samples.
+    plot = Display.plot  # also here, so that the API page of the class lists it
 
-        Parameters
-        ----------
-        ax : matplotlib Axes or None, default=None
-            Axes to draw on; None creates new ones.
-        name : str or None, default=None
-            Label in the legend; None means the name of the display.
-        **line_kw : dict
-            Passed on to matplotlib's ``plot``.
-        """
-        (self.ax_,) = new_axes(ax)
-        self.figure_, label = self.ax_.figure, name or self.name
-        how = line_style(self.ax_, line_kw, len(self.weight), linewidth=1.5, marker="")
+    def _draw(self, ax: Any, label: str | None, line_kw: dict[str, Any]) -> None:
         text = f"calibration error {100 * self.calibration_error:.1f} %"
-        text = text if label is None else f"{label}: {text}"
-        self.ax_.plot([0, 1], [0, 1], color=FAINT, linewidth=1.0, linestyle=":", zorder=0)
-        (self.line_,) = self.ax_.plot(self.confidence, self.accuracy, **{"label": text, **how})
+        ours = {"label": text if label is None else f"{label}: {text}"}
+        how = line_style(ax, line_kw, len(self.weight), linewidth=1.5, marker="", **ours)
+        ax.plot([0, 1], [0, 1], color=FAINT, linewidth=1.0, linestyle=":", zorder=0)
+        (self.line_,) = ax.plot(self.confidence, self.accuracy, **how)
         sizes = 12 + 150 * self.weight
-        self.ax_.scatter(self.confidence, self.accuracy, s=sizes, color=how["color"], alpha=0.6)
-        self.ax_.set_ylim(-0.02, 1.02)
-        self.ax_.legend(frameon=False, loc="upper left")
-        tidy(self.ax_, x="probability of the predicted class", y="accuracy")
-        return self
+        ax.scatter(self.confidence, self.accuracy, s=sizes, color=how["color"], alpha=0.6)
+        ax.set_ylim(-0.02, 1.02)
+        ax.legend(frameon=False, loc="upper left")
+        tidy(ax, x="probability of the predicted class", y="accuracy")
 
 
 def _checked(y_true: Any, y_proba: Any, classes: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Check and return labels, probabilities and the label of each column."""
-    y_true, y_proba = np.asarray(y_true), np.asarray(y_proba, dtype=float)
-    if y_proba.ndim != 2 or y_true.shape != y_proba.shape[:1] or not len(y_true):
-        raise ValueError(
-            f"Got y_true of shape {y_true.shape} and y_proba of {y_proba.shape}, but expected "
-            f"(n_samples,) and (n_samples, n_classes)."
-        )
-    is_bad = ~((y_proba >= 0) & (y_proba <= 1 + 1e-6))
+    y_true, y_proba = column_or_1d(y_true), check_array(y_proba, dtype=float)
+    check_consistent_length(y_true, y_proba)
+    is_bad = (y_proba < 0) | (y_proba > 1 + 1e-6)
     if is_bad.any():
         raise ValueError(f"Got {y_proba[is_bad][0]} in y_proba, but expected probabilities.")
     labels = np.arange(y_proba.shape[1]) if classes is None else np.asarray(classes)
@@ -186,14 +166,17 @@ def _checked(y_true: Any, y_proba: Any, classes: Any) -> tuple[np.ndarray, np.nd
             f"Got {len(labels)} classes and {y_proba.shape[1]} columns of y_proba, but expected as "
             f"many of both."
         )
-    unknown = y_true[~np.isin(y_true, labels)]
+    _check_labels(y_true, labels, " (give their names as classes)" if classes is None else "")
+    return y_true, y_proba, labels
+
+
+def _check_labels(y: np.ndarray, classes: np.ndarray, hint: str = "") -> None:
+    unknown = y[~np.isin(y, classes)]
     if len(unknown):
-        hint = " (give their names as classes)" if classes is None else ""
         raise ValueError(
             f"Got the label {unknown.tolist()[0]!r}, but expected one of "
-            f"{', '.join(map(repr, labels[:9].tolist()))}{hint}."
+            f"{', '.join(map(repr, classes[:9].tolist()))}{hint}."
         )
-    return y_true, y_proba, labels
 
 
 def _check_classifier(estimator: Any) -> None:
@@ -234,13 +217,7 @@ def plot_reliability(estimators: Any, X: Any, y: Any, *, n_bins: int = 10, ax: A
     >>> displays["naive Bayes"].calibration_error < 0.1
     True
     """
-    (axes,) = new_axes(ax)
-    return {
-        name: ReliabilityDisplay.from_estimator(
-            one, X, y, n_bins=n_bins, name=name or None, ax=axes
-        )
-        for name, one in by_name(estimators).items()
-    }
+    return ReliabilityDisplay._of_all(estimators, X, y, n_bins=n_bins, ax=ax)
 
 
 def plot_decision_boundary(
@@ -277,21 +254,10 @@ def plot_decision_boundary(
     >>> display.response.shape[:2]
     (50, 50)
     """
-    check_rules({"grid_resolution": grid_resolution}, _RULES_OF_GRID)
     _check_classifier(estimator)
-    n_features = getattr(estimator, "n_features_in_", 2)
-    if n_features != 2:
-        raise ValueError(
-            f"Got a classifier of {n_features} features, but expected one of 2: the plot has "
-            f"two axes."
-        )
-    X = X if hasattr(X, "columns") else np.asarray(X)
-    rows, y = np.asarray(X), np.asarray(y)
-    if rows.ndim != 2 or y.shape != rows.shape[:1] or not np.isin(y, estimator.classes_).all():
-        raise ValueError(
-            f"Got X of shape {rows.shape} and y of {y.shape}, but expected a dense array of two "
-            f"columns and a label of the classifier for each row."
-        )
+    rows, labels = check_X_y(X, y, ensure_all_finite="allow-nan")
+    _check_labels(labels, estimator.classes_)
+    X = X if hasattr(X, "columns") else rows
     (axes,) = new_axes(ax)
     classes = list(estimator.classes_)
     colours = [COLOURS[number % len(COLOURS)] for number in range(len(classes))]
@@ -305,7 +271,7 @@ def plot_decision_boundary(
         estimator, X, ax=axes, response_method="predict_proba", **how
     )
     for label, colour in zip(classes, colours, strict=True):
-        own = rows[y == label]
+        own = rows[labels == label]
         named = {"color": colour, "label": plain_label(label)}
         axes.scatter(*own.T, s=18, edgecolor="white", linewidth=0.5, **named)
     axes.legend(frameon=False)

@@ -15,9 +15,7 @@ expands ``h`` and the network, equation (3), each up to order K. That has the sa
 and moves some higher ones out of the remainder.)
 """
 
-import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -25,7 +23,7 @@ from scipy.special import roots_jacobi
 from torch import Tensor
 from torch.func import jvp
 
-from mixupe_sklearn._method.glm import HEADS, glm_loss
+from mixupe_sklearn._method.glm import HEADS
 from mixupe_sklearn._method.mixup import is_unmixed
 from mixupe_sklearn._method.penalties import one_minus_lam_moment
 
@@ -96,83 +94,14 @@ def derivatives_at_zero(phi: Callable[[Tensor], Tensor], order: int) -> list[Ten
     return list(up_to(order)(torch.zeros((), dtype=torch.float64)))
 
 
-class Expansion(NamedTuple):
-    """Sums over pairs of samples: clean loss, Mixup loss, and the derivatives of each order."""
-
-    standard: float
-    mixup: float
-    derivatives: np.ndarray
-
-
-def expand(
-    run: Callable[[Tensor], Tensor],
-    X: Tensor,
-    other: Tensor,
-    targets: Tensor,
-    order: int,
-    alpha: float,
-    beta: float | None,
-    head: str,
-) -> Expansion:
-    """Expand the loss of pairs, from one sample toward the other, in double precision.
-
-    Parameters
-    ----------
-    run : callable
-        Computes logits from inputs, sample by sample.
-    X, other : Tensor of shape (n_pairs, ...)
-        First and second sample of each pair.
-    targets : Tensor of shape (n_pairs, n_outputs)
-        Targets of the samples in ``X``.
-    order : int
-        Number of derivatives.
-    alpha, beta : float
-        Parameters of the Beta distribution.
-    head : str
-        What the logits mean.
-    """
-    direction = other - X
-
-    def phi(a: Tensor) -> Tensor:
-        return glm_loss(run(X + a * direction), targets, head=head)[0].sum()
-
-    with torch.no_grad():
-        values = [float(value) for value in derivatives_at_zero(phi, order)]
-        points, weights = nodes(alpha, beta)
-        mixed = sum(w * float(phi(torch.tensor(a))) for a, w in zip(points, weights, strict=True))
-    return Expansion(values[0], float(mixed), np.array(values[1:]))
-
-
-def factorials(order: int) -> np.ndarray:
-    """``k!`` for k = 1 to ``order``.
-
-    Examples
-    --------
-    >>> factorials(4)
-    array([ 1.,  2.,  6., 24.])
-    """
-    return np.array([math.factorial(k) for k in range(1, order + 1)], dtype=float)
-
-
-class Coefficients(NamedTuple):
-    """The factors of ``q`` in equation (6), for each sample and output.
-
-    ``q`` of a sample is the sum over its outputs of ``alpha * norm * distance``. ``alpha`` is the
-    residual times the cosine between an output's gradient and ``E[x'] - x``. A negative ``alpha``
-    means that Mixup enlarges the derivative. ``norm`` is the norm of that gradient. ``distance``,
-    of shape (n_samples,), is the norm of ``E[x'] - x``.
-    """
-
-    alpha: Tensor
-    norm: Tensor
-    distance: Tensor
-    q: Tensor
-
-
 def coefficients(
     logits: Tensor, X: Tensor, y_onehot: Tensor, X_mean: Tensor | float, head: str = "softmax"
-) -> Coefficients:
+) -> tuple[Tensor, Tensor]:
     """Decompose the first directional derivative as in equation (6).
+
+    ``q`` of a sample is the sum over its outputs of ``alpha``, times the norm of the output's
+    gradient, times the norm of ``E[x'] - x``. ``alpha`` is the residual times the cosine between
+    the gradient and ``E[x'] - x``. A negative ``alpha`` means that Mixup enlarges the derivative.
 
     Parameters
     ----------
@@ -187,14 +116,20 @@ def coefficients(
     head : {"softmax", "sigmoid", "squared"}, default="softmax"
         What the logits mean.
 
+    Returns
+    -------
+    alpha : Tensor of shape (n_samples, n_outputs)
+        The coefficients.
+    q : Tensor of shape (n_samples,)
+        The derivative.
+
     Examples
     --------
     >>> import torch                                     # f = (2x, 0) at x = 0, E[x'] = 3
     >>> X = torch.zeros(1, 1, requires_grad=True)
     >>> logits = torch.cat([2 * X, 0 * X], dim=1)
-    >>> parts = coefficients(logits, X, torch.tensor([[1.0, 0.0]]), X_mean=3.0)
-    >>> parts.alpha.tolist(), parts.norm.tolist(), parts.distance.tolist(), parts.q.tolist()
-    ([[-0.5, 0.0]], [[2.0, 0.0]], [3.0], [-3.0])
+    >>> coefficients(logits, X, torch.tensor([[1.0, 0.0]]), X_mean=3.0)
+    (tensor([[-0.5000,  0.0000]]), tensor([-3.]))
     """
     n_samples, n_outputs = logits.shape
     unit = torch.eye(n_outputs, dtype=logits.dtype, device=logits.device)
@@ -204,8 +139,7 @@ def coefficients(
     )
     direction = (X_mean - X).detach().flatten(1)
     grads, residual = grads.flatten(2), HEADS[head].mean(logits.detach()) - y_onehot
-    along, norm = (grads * direction).sum(dim=-1).T, grads.norm(dim=-1).T
-    distance = direction.norm(dim=-1)
-    lengths = norm * distance[:, None]
+    along = (grads * direction).sum(dim=-1).T
+    lengths = grads.norm(dim=-1).T * direction.norm(dim=-1)[:, None]
     cosine = torch.where(lengths > 0, along / lengths.clamp_min(1e-30), torch.zeros_like(along))
-    return Coefficients(residual * cosine, norm, distance, (residual * along).sum(dim=-1))
+    return residual * cosine, (residual * along).sum(dim=-1)

@@ -1,10 +1,10 @@
 """One network, trained by several processes that ``torchrun`` started.
 
 Each process runs its shard of every batch (``sharding.py``), and torch's DistributedDataParallel
-averages the gradients. accelerate sets it up, through skorch's own mixin. With data in memory, all
-processes hold all samples and make the same draws, so the weights equal those of one process up to
-rounding. A DataLoader reads only the samples of its process. ``lam`` is then the same in all
-processes, and partners come from the same shard, as for ``mix_at="hidden"``.
+averages the gradients. accelerate sets it up. With data in memory, all processes hold all samples
+and make the same draws, so the weights equal those of one process up to rounding. A DataLoader
+reads only the samples of its process. ``lam`` is then the same in all processes, and partners come
+from the same shard, as for ``mix_at="hidden"``.
 
 Two things differ from one process. BatchNorm sees the samples of its own process, and its running
 statistics are those of the main process. Each process draws its own dropout masks.
@@ -12,12 +12,11 @@ statistics are those of the main process. Each process draws its own dropout mas
 
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
-from skorch.hf import AccelerateMixin
 from torch import Tensor, nn
 from torch import distributed as dist
 from torch.utils.data import DataLoader
@@ -40,12 +39,10 @@ from mixupe_sklearn._distributed.process_group import (
 )
 from mixupe_sklearn._distributed.sharding import Shard, sharded_loss
 from mixupe_sklearn._method.criterion import LossParts
-from mixupe_sklearn._net.net import EpochHook, MixupENet, MixupENetRegressor, has_batch_norm
+from mixupe_sklearn._net.net import EpochHook, MixupENet, has_batch_norm
 from mixupe_sklearn._net.weight_average import PolyakAverage
 from mixupe_sklearn._runtime.seeding import new_seed
 
-# A mixin before one of our nets: its methods call those of the net through ``super``.
-_Mixin: Any = AccelerateMixin
 # Events after which all processes synchronise.
 SYNCHRONISED = ("on_train_begin", "on_epoch_begin", "on_epoch_end", "on_train_end")
 
@@ -111,32 +108,48 @@ class _ProcessGroup:
             )
 
 
-class _DistributedMixin(_Mixin):
-    """Trains a net in several processes; outside of training the net is unchanged."""
+class DistributedNet(MixupENet):
+    """``MixupENet`` for programs that ``torchrun`` starts in several processes.
 
-    accelerator: Any
+    In a single process it is a ``MixupENet``. Every process creates the same net, calls ``fit``
+    with the same data, and ends with the same weights. ``batch_size`` counts the samples of all
+    processes.
+
+    Parameters
+    ----------
+    module : torch.nn.Module class or instance
+        As for ``MixupENet``; all its weights must affect its output.
+    *args, **kwargs
+        As for ``MixupENet``.
+
+    Notes
+    -----
+    accelerate shards what a DataLoader reads and repeats some samples so that all shards have the
+    same size; ``batch_size`` must then be a multiple of the number of processes. For BatchNorm over
+    all samples of a batch, use torch's ``SyncBatchNorm`` (GPUs only) in your module.
+
+    A lost process ends the others within seconds, a hanging one within ten minutes. Between the
+    training parts of epochs, all processes stop if the main one does, or if any one fails.
+
+    Callbacks run in every process. ``save_params`` (skorch's ``Checkpoint``) writes in the main
+    process only. A callback that writes files should check ``net.accelerator.is_main_process``.
+    The processes talk by gloo on the CPU; otherwise each has one GPU.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> from mixupe_sklearn._distributed.net import DistributedNet
+    >>> X, y = np.eye(10, dtype="float32"), np.arange(10) % 2
+    >>> net = DistributedNet(torch.nn.Linear(10, 2), max_epochs=2, verbose=0).fit(X, y)
+    >>> net.predict_proba(X).shape
+    (10, 2)
+    """
+
     verbose: int
-    _n_processes: int
+    # During training, the accelerator of all processes.
+    accelerator: Any = Launched()
     # The processes of the current training.
     _group: _ProcessGroup | None = None
-
-    def __init__(
-        self,
-        module: Any,
-        *args: Any,
-        accelerator: Any = None,
-        device: Any = "cpu",
-        callbacks__print_log__sink: Any = print,
-        **kwargs: Any,
-    ):
-        super().__init__(
-            module,
-            *args,
-            accelerator=Launched() if accelerator is None else accelerator,
-            device=device,
-            callbacks__print_log__sink=callbacks__print_log__sink,
-            **kwargs,
-        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "accelerator": Launched()}
@@ -147,15 +160,7 @@ class _DistributedMixin(_Mixin):
         return super().initialize()
 
     def _join(self) -> Any:
-        if is_distributed() and isinstance(self.accelerator, Launched):
-            return join(torch.device(self.device).type)
-        return self.accelerator
-
-    def _initialize_accelerator(self) -> Any:
-        return self  # the module is wrapped only during training
-
-    def _validate_params(self) -> None:
-        super(AccelerateMixin, self)._validate_params()  # unlike the mixin, accept a device
+        return join(torch.device(self.device).type) if is_distributed() else Launched()
 
     def partial_fit(
         self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None, **fit_params
@@ -231,7 +236,7 @@ class _DistributedMixin(_Mixin):
 
     def get_iterator(self, dataset: Any, training: bool = False) -> Any:
         """All samples of each batch if they are in memory, else those of this process."""
-        iterator = super(AccelerateMixin, self).get_iterator(dataset, training=training)
+        iterator = super().get_iterator(dataset, training=training)
         if not training or self._group is None:
             return iterator
         self._group.has_whole_batches = not isinstance(iterator, DataLoader)
@@ -266,15 +271,11 @@ class _DistributedMixin(_Mixin):
         self, iterator: Any, training: bool, prefix: str, step_fn: Any, **fit_params: Any
     ) -> None:
         """Run an epoch; after training, all processes copy the statistics of the main one."""
-        run = super().run_single_epoch
-        if self._group is None:
-            run(iterator, training, prefix, step_fn, **fit_params)
-        elif training:
-            run(iterator, training, prefix, step_fn, **fit_params)
+        is_alone = self._group is None or training
+        with nullcontext() if is_alone else synchronised(self._when):
+            super().run_single_epoch(iterator, training, prefix, step_fn, **fit_params)
+        if training and self._group is not None:
             self._copy_from_main(*self._statistics())
-        else:
-            with synchronised(self._when):
-                run(iterator, training, prefix, step_fn, **fit_params)
 
     def notify(self, method_name: str, **cb_kwargs: Any) -> None:
         """Call the callbacks; between epochs, all processes continue or stop with the main one."""
@@ -285,34 +286,16 @@ class _DistributedMixin(_Mixin):
             with synchronised(self._when):
                 super().notify(method_name, **cb_kwargs)
         except KeyboardInterrupt:
-            self._mark_planned_stop()
+            # The stop is planned in processes whose own callbacks would have continued, too.
+            for _, callback in self.callbacks_:
+                if isinstance(callback, EpochHook) and not self.accelerator.is_main_process:
+                    callback.has_stopped_ = True
             raise
-
-    def _mark_planned_stop(self) -> None:
-        """Mark the stop as planned in processes whose own callbacks would have continued."""
-        for _, callback in self.callbacks_:
-            if isinstance(callback, EpochHook) and not self.accelerator.is_main_process:
-                callback.has_stopped_ = True
 
     def save_params(self, *args: Any, **kwargs: Any) -> None:
         """Write in the main process; no process waits, so one alone may call this."""
         if self.accelerator.is_main_process:
-            super(AccelerateMixin, self).save_params(*args, **kwargs)
-
-    def train_step(self, batch: Any, **fit_params: Any) -> dict[str, Any]:
-        """Take a step without accelerate's override."""
-        return super(AccelerateMixin, self).train_step(batch, **fit_params)
-
-    def train_step_single(self, batch: Any, **fit_params: Any) -> dict[str, Any]:
-        """Compute the loss and gradients of a step without accelerate's override."""
-        return super(AccelerateMixin, self).train_step_single(batch, **fit_params)
-
-    def _step_optimizer(self, step_fn: Any) -> Any:
-        return super(AccelerateMixin, self)._step_optimizer(step_fn)
-
-    def evaluation_step(self, batch: Any, training: bool = False) -> Any:
-        """Predict a batch; every process has all its samples."""
-        return super(AccelerateMixin, self).evaluation_step(batch, training=training)
+            super().save_params(*args, **kwargs)
 
     def _backward(self, batch: Any, fit_params: dict) -> tuple[LossParts, Tensor]:
         parts, loss = super()._backward(batch, fit_params)
@@ -324,62 +307,3 @@ class _DistributedMixin(_Mixin):
         if self._group is None:
             return super()._loss_parts(inputs, y, weight, fit_params)
         return self._group.loss_parts(inputs, y, weight, fit_params)
-
-
-class DistributedNet(_DistributedMixin, MixupENet):
-    """``MixupENet`` for programs that ``torchrun`` starts in several processes.
-
-    In a single process it is a ``MixupENet``. Every process creates the same net, calls ``fit``
-    with the same data, and ends with the same weights. ``batch_size`` counts the samples of all
-    processes.
-
-    Parameters
-    ----------
-    module : torch.nn.Module class or instance
-        As for ``MixupENet``; all its weights must affect its output.
-    *args, **kwargs
-        As for ``MixupENet``.
-    accelerator : accelerate.Accelerator or None, default=None
-        None creates one: gloo on the CPU, otherwise one GPU per process.
-    device : str, default="cpu"
-        Device of the computation.
-    callbacks__print_log__sink : callable, default=print
-        Prints the table of epochs in the main process.
-
-    Notes
-    -----
-    accelerate shards what a DataLoader reads and repeats some samples so that all shards have the
-    same size; ``batch_size`` must then be a multiple of the number of processes. For BatchNorm over
-    all samples of a batch, use torch's ``SyncBatchNorm`` (GPUs only) in your module.
-
-    A lost process ends the others within seconds, a hanging one within ten minutes. Between the
-    training parts of epochs, all processes stop if the main one does, or if any one fails.
-
-    Callbacks run in every process. ``save_params`` (skorch's ``Checkpoint``) writes in the main
-    process only. A callback that writes files should check ``net.accelerator.is_main_process``.
-
-    Examples
-    --------
-    >>> import numpy as np, torch
-    >>> from mixupe_sklearn._distributed.net import DistributedNet
-    >>> X, y = np.eye(10, dtype="float32"), np.arange(10) % 2
-    >>> net = DistributedNet(torch.nn.Linear(10, 2), max_epochs=2, verbose=0).fit(X, y)
-    >>> net.predict_proba(X).shape
-    (10, 2)
-    """
-
-
-class DistributedNetRegressor(_DistributedMixin, MixupENetRegressor):
-    """``MixupENetRegressor`` in several processes; see :class:`DistributedNet`."""
-
-
-def distributed_class(net_class: Any) -> Any:
-    """The net for several processes that replaces a net for a single one.
-
-    Examples
-    --------
-    >>> from mixupe_sklearn import MixupENet
-    >>> distributed_class(MixupENet).__name__
-    'DistributedNet'
-    """
-    return DistributedNetRegressor if net_class is MixupENetRegressor else DistributedNet

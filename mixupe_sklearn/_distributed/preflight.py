@@ -95,11 +95,6 @@ def check_batch_norm(criterion: Any, n_rows: int, n_processes: int) -> None:
 
 def check_supported(net: Any) -> None:
     """Raise a ValueError for settings that several processes do not support."""
-    if net.accelerator.gradient_accumulation_steps > 1 or net.accelerator.scaler is not None:
-        raise ValueError(
-            "Got an accelerator with gradient accumulation or float16, but expected neither: use "
-            "a larger batch_size, and mixed_precision='bf16' or 'no'."
-        )
     criterion = net.criterion_
     if criterion.mix_at == "hidden" and criterion.has_penalty and criterion.penalty != "logit":
         raise ValueError(

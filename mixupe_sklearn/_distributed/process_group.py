@@ -24,20 +24,15 @@ _LOST = ("gloo", "nccl", "connection closed", "connection reset", "broken pipe")
 _STOP = "stop"
 
 
-def world_size() -> int:
-    """Number of processes that were started together; one without ``torchrun``.
+def is_distributed() -> bool:
+    """Whether ``torchrun`` started several processes.
 
     Examples
     --------
-    >>> world_size()
-    1
+    >>> is_distributed()
+    False
     """
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def is_distributed() -> bool:
-    """Whether several processes were started together."""
-    return world_size() > 1
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def is_main() -> bool:
@@ -101,7 +96,7 @@ def join(device_type: str = "cpu") -> Any:
             "mixupe-sklearn[distributed]."
         ) from error
     n_threads, was_joined = torch.get_num_threads(), dist.is_initialized()
-    with report_lost_process("while the processes joined"), warnings.catch_warnings():
+    with report_lost_process(lambda: "while the processes joined"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "OMP_NUM_THREADS")  # restored below
         accelerator = accelerate.Accelerator(
             cpu=device_type == "cpu",
@@ -120,39 +115,29 @@ def _leave() -> None:
         dist.destroy_process_group()
 
 
-def same_everywhere(value: Any, device_type: str = "cpu") -> Any:
-    """The value of the main process, in all processes; all of them must call this.
+def same_seed(device_type: str = "cpu") -> int:
+    """A new seed, the same in all processes; all of them must call this.
 
     Examples
     --------
-    >>> same_everywhere("a value")
-    'a value'
+    >>> 0 <= same_seed() < 2**32
+    True
     """
-    if not is_distributed():
-        return value
-    join(device_type)
-    values = [value]
-    with report_lost_process("before training"):
-        dist.broadcast_object_list(values, src=0)
-    return values[0]
-
-
-def same_seed(device_type: str = "cpu") -> int:
-    """A new seed, the same in all processes."""
-    return same_everywhere(secrets.randbits(32), device_type)
-
-
-def _text(when: str | Callable[[], str]) -> str:
-    return when if isinstance(when, str) else when()
+    seeds = [secrets.randbits(32)]
+    if is_distributed():
+        join(device_type)
+        with report_lost_process(lambda: "before training"):
+            dist.broadcast_object_list(seeds, src=0)
+    return seeds[0]
 
 
 @contextmanager
-def report_lost_process(when: str | Callable[[], str]) -> Iterator[None]:
+def report_lost_process(when: Callable[[], str]) -> Iterator[None]:
     """Turn errors about a lost process into a ConnectionError that names the time.
 
     Examples
     --------
-    >>> with report_lost_process("in epoch 3"):
+    >>> with report_lost_process(lambda: "in epoch 3"):
     ...     raise RuntimeError("[gloo/pair.cc:537] Connection closed by peer. Good luck.")
     Traceback (most recent call last):
         ...
@@ -167,8 +152,8 @@ def report_lost_process(when: str | Callable[[], str]) -> Iterator[None]:
         # The first sentence of torch's message, without its source location.
         reason = re.sub(r"^\[\S*\]\s*", "", text).splitlines()[0].split(". ")[0].rstrip(".")
         raise ConnectionError(
-            f"Got no answer from another process {_text(when)} ({reason}), but expected "
-            f"{world_size()} processes: one has ended; start all of them again."
+            f"Got no answer from another process {when()} ({reason}), but expected "
+            f"{os.environ.get('WORLD_SIZE')} processes: one has ended; start all of them again."
         ) from error
 
 
@@ -222,7 +207,7 @@ def _is_same(first: Any, second: Any) -> bool:
 
 
 @contextmanager
-def synchronised(when: str | Callable[[], str]) -> Iterator[None]:
+def synchronised(when: Callable[[], str]) -> Iterator[None]:
     """Run a block that needs no other process, then wait for all processes to finish it.
 
     The main process decides whether training stops (KeyboardInterrupt, as in skorch). An error in
@@ -231,7 +216,7 @@ def synchronised(when: str | Callable[[], str]) -> Iterator[None]:
     Examples
     --------
     >>> try:
-    ...     with synchronised("in epoch 3"):
+    ...     with synchronised(lambda: "in epoch 3"):
     ...         raise KeyboardInterrupt
     ... except KeyboardInterrupt:
     ...     print("training ends here")
@@ -248,7 +233,7 @@ def synchronised(when: str | Callable[[], str]) -> Iterator[None]:
     for rank, outcome in enumerate(outcomes):
         if outcome not in (None, _STOP):
             raise ConnectionError(
-                f"Got an error in process {rank} {_text(when)} ({outcome}), but expected none in "
+                f"Got an error in process {rank} {when()} ({outcome}), but expected none in "
                 f"all {len(outcomes)} processes: training has ended in all of them."
             )
     if outcomes[0] == _STOP:
@@ -269,17 +254,11 @@ def total_over_all(values: Tensor) -> Tensor:
 
 
 class Launched:
-    """Stands in for an accelerator in skorch's mixin if none is needed, or not yet."""
+    """Stands in for an accelerator outside of training, and in a single process."""
 
-    device_placement = False
     num_processes = 1
 
     @property
     def is_main_process(self) -> bool:
         """Whether this process writes files."""
         return is_main()
-
-    def wait_for_everyone(self) -> None:
-        """Wait for the others, if they have joined."""
-        if dist.is_initialized():
-            dist.barrier()

@@ -33,10 +33,6 @@ class Shard(NamedTuple):
     total: Callable[[Tensor], Tensor]
     sizes: tuple[int, ...] | None = None
 
-    def n_samples(self, n_given: int) -> int:
-        """Number of samples of the whole batch, from that of the given one."""
-        return n_given if self.sizes is None else sum(self.sizes)
-
 
 class ShardDraw(Draw):
     """The part of a draw that one process runs.
@@ -117,7 +113,7 @@ def sharded_loss(
     n_stages = len(criterion.stages_of(module))
     if n_stages > 1:
         X, y, sample_weight, shard = cut(X, y, sample_weight, shard)
-    n_samples = shard.n_samples(len(y))
+    n_samples = len(y) if shard.sizes is None else sum(shard.sizes)
     draw = criterion.resolve_draw(draw, n_samples, n_stages)
     own = own_draw(draw, n_samples, shard, criterion.min_clean)
     return criterion(module, X, y, sample_weight, draw=own, **module_params)

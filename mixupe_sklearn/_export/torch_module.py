@@ -1,9 +1,8 @@
 """A fitted estimator as one torch module: centring, members, heads and target scale."""
 
 import copy
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -12,23 +11,14 @@ from mixupe_sklearn._method.glm import HEADS
 from mixupe_sklearn._net.net import float_type
 
 
-class Output(NamedTuple):
-    """How the mean of the members becomes a prediction: two columns, or the target scale."""
-
-    is_single: bool
-    scale: np.ndarray | None = None
-    offset: np.ndarray | None = None
-
-
-def output_of(estimator: Any) -> Output:
-    """The output of a fitted estimator."""
-    if hasattr(estimator, "classes_"):
-        # One logit for two classes; multi-label targets have one logit per label.
-        is_single = (
-            estimator.net_.criterion_.head == "sigmoid" and not estimator._labels.are_several
-        )
-        return Output(is_single and len(estimator.classes_) == 2)
-    return Output(False, estimator.y_scale_, estimator.y_mean_)
+def has_single_logit(estimator: Any) -> bool:
+    """Whether one logit stands for two classes; multi-label targets have one logit per label."""
+    return (
+        hasattr(estimator, "classes_")
+        and estimator.net_.criterion_.head == "sigmoid"
+        and not estimator._labels.are_several
+        and len(estimator.classes_) == 2
+    )
 
 
 class PlainModel(nn.Module):
@@ -53,16 +43,12 @@ class PlainModel(nn.Module):
         self.heads = [net.criterion_.head for net in estimator.nets_]
         self.member_type = float_type(estimator.net_)
         self.weights = [float(weight) for weight in estimator.member_weights_]
-        output = output_of(estimator)
-        self.is_single = output.is_single
-        self._keep("centre", estimator.X_mean_)
-        self._keep("scale", output.scale)
-        self._keep("offset", output.offset)
+        self.is_single = has_single_logit(estimator)
+        for name, own in (("centre", "X_mean_"), ("scale", "y_scale_"), ("offset", "y_mean_")):
+            values = getattr(estimator, own, None)
+            tensor = None if values is None else torch.tensor(values, dtype=torch.float64)
+            self.register_buffer(name, tensor)
         self.eval()
-
-    def _keep(self, name: str, values: np.ndarray | None) -> None:
-        tensor = None if values is None else torch.tensor(values, dtype=torch.float64)
-        self.register_buffer(name, tensor)
 
     def forward(self, X: Tensor) -> Tensor:
         """Return what the estimator predicts, in double precision."""

@@ -65,9 +65,7 @@ KNOWN: dict[str, tuple[str, str]] = {
         for name in names
     },
     **{f"torch.optim.{name}": ("torch.optim", name) for name in _OPTIMIZERS},
-    **{
-        f"builtins.{name}": ("builtins", name) for name in ("bool", "float", "int", "object", "str")
-    },
+    **{f"builtins.{name}": ("builtins", name) for name in _BUILTINS},
     **{f"optuna.{name}": ("optuna.distributions", name) for name in _DISTRIBUTIONS},
 }
 # Parameters that are paths on the machine where a model was saved. Files do not hold them: a file

@@ -16,6 +16,7 @@ _WIDE_TEXT = 2**24
 # Large integers can have equal hashes. A dict compares all such keys on every access, so a file may
 # hold only a limited number.
 _LARGE_KEY, _MAX_LARGE_KEYS = 2**60, 1000
+_FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _TORCH_TYPES = {
     str(value): value for value in vars(torch).values() if isinstance(value, torch.dtype)
 }
@@ -48,18 +49,19 @@ class Decoder:
         find: Callable[[str], Any],
         restore: Callable[[Any, dict[str, Any]], Any],
     ):
-        self._arrays = dict(arrays)
+        # Each array once: a small file could otherwise expand one array to many large weights.
+        self._take = dict(arrays).pop
         self._n_large_keys = 0
         self.find = find
         self.restore = restore
         self._tags: dict[str, Callable[..., Any]] = {
-            "float": self._float,
+            "float": _FLOATS.__getitem__,
             "tuple": lambda items: tuple(self.decode(items)),
             "set": lambda items: set(map(self._key, items)),
             "frozenset": lambda items: frozenset(map(self._key, items)),
             "dict": self._dict,
             "pairs": lambda pairs: {self._key(key): self.decode(value) for key, value in pairs},
-            "array": lambda entry: self._take(entry),
+            "array": self._take,
             "turned": lambda entry: self._take(entry).T,
             "times": self._times,
             "masked": self._masked,
@@ -68,7 +70,7 @@ class Decoder:
             "dtype": np.dtype,
             "tensor": lambda entry: torch.from_numpy(self._take(entry)),
             "bfloat16": lambda entry: torch.from_numpy(self._take(entry)).view(torch.bfloat16),
-            "torch": self._torch,
+            "torch": lambda name: _TORCH_TYPES.get(name) or torch.device(name),
             "bytes": bytes.fromhex,
             "slice": lambda parts: slice(*self.decode(parts)),
             "generator": self._generator,
@@ -91,16 +93,8 @@ class Decoder:
         others = {key: value[key] for key in value if key != tag}
         return self._tags[tag](value[tag], **others)
 
-    @staticmethod
-    def _float(word: str) -> float:
-        return {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[word]
-
     def _dict(self, entries: Mapping[str, Any]) -> dict[str, Any]:
         return {key: self.decode(value) for key, value in entries.items()}
-
-    def _take(self, entry: str) -> np.ndarray:
-        # Each array once: a small file could otherwise expand one array to many large weights.
-        return self._arrays.pop(entry)
 
     def _key(self, value: Any) -> Any:
         key = self.decode(value)
@@ -140,10 +134,6 @@ class Decoder:
         if kind.kind not in "biufUS" or kind.itemsize > 8 or not isinstance(value, expected):
             raise ValueError(f"has a number of the type {dtype!r}")
         return kind.type(value)
-
-    @staticmethod
-    def _torch(name: str) -> Any:
-        return _TORCH_TYPES[name] if name in _TORCH_TYPES else torch.device(name)
 
     def _generator(self, state: Any, legacy: bool) -> Any:
         state = self.decode(state)

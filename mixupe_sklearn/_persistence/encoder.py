@@ -36,7 +36,6 @@ class Encoder:
     def __init__(self, state_of: Callable[[Any], dict[str, Any]]):
         self.state_of = state_of
         self.arrays: dict[str, np.ndarray] = {}
-        self.types: set[str] = set()
         self._inside: list[int] = []
 
     def encode(self, value: Any, path: str) -> Any:
@@ -149,7 +148,6 @@ class Encoder:
                 f"Got {path}, a function or class that is defined within a function ({name}), but "
                 f"expected one at the top of a module, whose name can be saved."
             )
-        self.types.add(name)
         return name
 
     def _keep(self, array: np.ndarray, path: str) -> str:

@@ -108,12 +108,11 @@ def _read_header(data: bytes, name: str) -> dict[str, Any]:
         header = json.loads(data[8 : 8 + n_header])
         text = header["__metadata__"][ENTRY]
         about = json.loads(text, parse_constant=lambda word: refuse(name, f"contains {word}"))
-        is_ours = isinstance(about["written_by"], str) and type(about["format_version"]) is int
+        if isinstance(about["written_by"], str) and type(about["format_version"]) is int:
+            return about
     except (ValueError, KeyError, TypeError, RecursionError):
-        refuse(name, "has no header of a saved model")
-    if not is_ours:
-        refuse(name, "has no header of a saved model")
-    return about
+        pass
+    refuse(name, "has no header of a saved model")
 
 
 def _check_version(about: Mapping[str, Any], name: str, reader: str) -> None:

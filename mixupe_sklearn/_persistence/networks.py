@@ -11,13 +11,7 @@ import torch
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from mixupe_sklearn._estimators.base import BaseMixupE
-from mixupe_sklearn._net.build import (
-    HOOK,
-    STOPPER,
-    make_net,
-    module_arguments,
-    set_head,
-)
+from mixupe_sklearn._net.build import HOOK, STOPPER, make_net, module_arguments, set_head
 from mixupe_sklearn._persistence.allowed_types import UnknownNameError, is_known, name_of
 from mixupe_sklearn._runtime.seeding import alone, seeded
 from mixupe_sklearn._training.config import of_member
@@ -32,17 +26,11 @@ SMALL = 2**20
 
 def state_of(estimator: BaseMixupE, keep_training: bool) -> dict[str, Any]:
     """What is saved of a fitted estimator beyond plain attributes."""
-    fixed = estimator._fixed
-    return {
-        "nets_": [_state_of_net(net, keep_training) for net in estimator.nets_],
-        # Parameters of the first fit that changed since. The others are restored as the same
-        # objects.
-        "_fixed": {
-            name: value
-            for name, value in fixed.items()
-            if not is_same(getattr(estimator, name), value)
-        },
-    }
+    fixed = estimator._fixed.items()
+    # Parameters of the first fit that changed since. The others are restored as the same objects.
+    changed = {name: value for name, value in fixed if not is_same(getattr(estimator, name), value)}
+    nets = [_state_of_net(net, keep_training) for net in estimator.nets_]
+    return {"nets_": nets, "_fixed": changed}
 
 
 def _state_of_net(net: Any, keep_training: bool) -> dict[str, Any]:
@@ -77,21 +65,17 @@ def restore(
     estimator._fixed = now | estimator._fixed
     if device is not None:
         estimator.device = estimator._fixed["device"] = device
-    where = _device_of(estimator)
+    try:
+        where = estimator._resolved_device()
+    except ValueError as error:
+        warn_user(f"{error} The model was loaded onto the CPU; it can predict there.")
+        where = torch.device("cpu")
     n_streams, n_members = len(estimator._streams), estimator._fixed.get("n_members", 1)
     if not (len(kept) == n_streams == n_members and n_members >= 1):
         raise ValueError(f"has {len(kept)} networks and {n_streams} streams for {n_members}")
     with seeded(0, where), alone(0, where):  # initial weights are drawn and then overwritten
         estimator.nets_ = [_build(estimator, own, n, where, trusted) for n, own in enumerate(kept)]
     estimator.net_ = estimator.nets_[0]
-
-
-def _device_of(estimator: BaseMixupE) -> torch.device:
-    try:
-        return estimator._resolved_device()
-    except ValueError as error:
-        warn_user(f"{error} The model was loaded onto the CPU; it can predict there.")
-        return torch.device("cpu")
 
 
 def _build(
@@ -130,15 +114,10 @@ def _build(
     if "optimizer" in kept:
         _check_optimizer(net, kept["optimizer"])
         net.optimizer_.load_state_dict(kept["optimizer"])
-        _restore_callbacks(net, kept["callbacks"])
+        for (_, callback), own in zip(_user_callbacks(net), kept["callbacks"], strict=True):
+            vars(callback).clear()
+            vars(callback).update(vars(own))
     return net
-
-
-def _restore_callbacks(net: Any, callbacks: list[Any]) -> None:
-    """Restore the state of the user's callbacks."""
-    for (_, callback), kept in zip(_user_callbacks(net), callbacks, strict=True):
-        vars(callback).clear()
-        vars(callback).update(vars(kept))
 
 
 def _check_module(

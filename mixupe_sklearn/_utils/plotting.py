@@ -34,8 +34,10 @@ def line_style(ax: Any, line_kw: dict[str, Any], n_points: int, **ours: Any) -> 
     from matplotlib.cbook import normalize_kwargs
     from matplotlib.lines import Line2D
 
+    used = {line.get_color() for line in ax.get_lines()}
+    colour = next((colour for colour in COLOURS if colour not in used), COLOURS[0])
     marker = "o" if n_points <= FEW_POINTS else ""
-    how = {"color": next_colour(ax), "linewidth": 1.8, "marker": marker, "markersize": 4, **ours}
+    how = {"color": colour, "linewidth": 1.8, "marker": marker, "markersize": 4, **ours}
     return how | normalize_kwargs(line_kw, Line2D)
 
 
@@ -49,12 +51,6 @@ def tidy(ax: Any, *, x: str, y: str) -> None:
         ax.xaxis.get_major_locator().set_params(integer=True)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
-
-
-def next_colour(ax: Any) -> str:
-    """The next colour that no line of these axes has."""
-    used = {line.get_color() for line in ax.get_lines()}
-    return next((colour for colour in COLOURS if colour not in used), COLOURS[0])
 
 
 def plain_label(name: Any) -> str:

@@ -10,20 +10,11 @@ from importlib.util import find_spec
 LIBRARY = "torch_geometric"
 
 
-class IfImported:
-    """True once PyTorch Geometric is imported; before that, none of its graphs can exist.
-
-    Examples
-    --------
-    >>> bool(IfImported("a_library_that_nobody_has"))
-    False
-    """
-
-    def __init__(self, library: str = LIBRARY):
-        self.library = library
+class _IfImported:
+    """True once PyTorch Geometric is imported; before that, none of its graphs can exist."""
 
     def __bool__(self) -> bool:
-        return self.library in sys.modules
+        return LIBRARY in sys.modules
 
 
 def import_skorch_alone() -> None:
@@ -38,7 +29,7 @@ def import_skorch_alone() -> None:
         import skorch.utils
     finally:
         del sys.modules[LIBRARY]
-    skorch.utils.TORCH_GEOMETRIC_INSTALLED = IfImported()
+    skorch.utils.TORCH_GEOMETRIC_INSTALLED = _IfImported()
 
 
 import_skorch_alone()

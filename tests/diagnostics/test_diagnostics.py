@@ -284,23 +284,23 @@ def test_coefficients_add_up_to_q(head, wine):
     Y = torch.nn.functional.one_hot(torch.as_tensor(wine[1])).double()
     logits = module(X)
     expected = directional_penalty(logits, X, Y, 0.25, head)
-    parts = coefficients(logits, X, Y, 0.25, head)
-    torch.testing.assert_close(parts.q, expected)
-    whole = (parts.alpha * parts.norm).sum(dim=1) * parts.distance
-    torch.testing.assert_close(whole, expected)
-    # One row by hand: a full Jacobian, and its cosine with the way.
+    alpha, q = coefficients(logits, X, Y, 0.25, head)
+    torch.testing.assert_close(q, expected)
+    # One sample by hand: a full Jacobian, and its cosine with the direction.
     jacobian = torch.autograd.functional.jacobian(lambda x: module(x[None])[0], X[4].detach())
-    way = 0.25 - X[4].detach()
-    cosine = jacobian @ way / jacobian.norm(dim=1) / way.norm()
+    direction = 0.25 - X[4].detach()
+    lengths = jacobian.norm(dim=1) * direction.norm()
+    cosine = jacobian @ direction / lengths
     means = {"softmax": lambda f: f.softmax(-1), "sigmoid": torch.sigmoid, "squared": lambda f: f}
-    torch.testing.assert_close(parts.alpha[4], ((means[head](logits[4]) - Y[4]) * cosine).detach())
+    torch.testing.assert_close(alpha[4], ((means[head](logits[4]) - Y[4]) * cosine).detach())
+    torch.testing.assert_close((alpha[4] * lengths).sum(), q[4])
 
 
 def test_a_sample_at_the_mean_has_no_direction():
     X = torch.zeros(1, 2, requires_grad=True)
-    parts = coefficients(X @ torch.ones(2, 2), X, torch.tensor([[1.0, 0.0]]), 0.0)
-    assert not parts.alpha.any()
-    assert not parts.q.any()
+    alpha, q = coefficients(X @ torch.ones(2, 2), X, torch.tensor([[1.0, 0.0]]), 0.0)
+    assert not alpha.any()
+    assert not q.any()
 
 
 def test_complexity_by_hand():
@@ -346,13 +346,13 @@ def test_a_bound_on_q_hat_does_not_bound_the_weights():
 @pytest.mark.parametrize(
     ("params", "sentence"),
     [
-        ({"y": [0, 2]}, "Got y=2.0, but expected 0 or 1."),
-        ({"coef": [1.0]}, "Got X of shape (2, 2), y of (2,) and coef of (1,), but expected"),
+        ({"y": [0, 2]}, "Got y=2, but expected 0 or 1."),
+        ({"coef": [1.0]}, "Got coef of shape (1,), but expected (2,)."),
         ({"lipschitz": 0.0}, "Got lipschitz=0.0, but expected a number > 0."),
         ({"gamma": -1.0}, "Got gamma=-1.0, but expected a number >= 0"),
-        ({"y": ["no", "yes"]}, "Got X, y or coef that is not an array of numbers"),
+        ({"y": ["no", "yes"]}, "Got y='no', but expected 0 or 1."),
         ({"mean": 3}, "Got mean=3, but expected a function, or None."),
-        ({"X": [[np.nan, 0.0], [1.0, 1.0]]}, "Got NaN or infinity in X or coef"),
+        ({"X": [[np.nan, 0.0], [1.0, 1.0]]}, "Input X contains NaN."),
     ],
 )
 def test_wrong_complexity(params, sentence):

@@ -185,7 +185,6 @@ def test_after_training_a_net_is_plain_continues_and_can_be_pickled(rank, found)
         ("idle", "ValueError: Got a module whose weights ['idle.weight', 'idle.bias'] have no"),
         ("loader", "ValueError: Got batch_size=7 for 2 processes that read their own samples"),
         ("scoring", "ValueError: Got the callback score with on_train=True and use_caching=True"),
-        ("accelerator", "ValueError: Got an accelerator with gradient accumulation or float16"),
     ],
 )
 def test_unsupported_settings_raise_in_all_processes(name, sentence, found):

@@ -1,6 +1,6 @@
 """Write ONNX operators: a thin layer over the arguments of a skl2onnx converter."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,16 +11,18 @@ from skl2onnx.common.data_types import DoubleTensorType, Int64TensorType, String
 # for text. onnxruntime refuses later file formats than it knows, so the format is fixed too.
 OPSET = {"": 20, "ai.onnx.ml": 3}
 IR_VERSION = 9
-ONNX_TYPES = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.float64): TensorProto.DOUBLE}
+_LABELS = {str: StringTensorType, int: Int64TensorType, float: DoubleTensorType}
 Emit = Callable[..., None]
 
 
 class Graph:
     """Adds operators one by one; each call returns the name of its output."""
 
-    def __init__(self, scope: Any, container: Any):
+    def __init__(self, scope: Any, container: Any, missing: str = ""):
         self._scope = scope
         self._container = container
+        # The text of a missing category.
+        self.missing = missing
 
     def constant(self, values: Any) -> str:
         """Add a constant array of floats, integers, or text as objects."""
@@ -61,20 +63,12 @@ class Graph:
         names = [getattr(variable, "full_name", variable) for variable in variables]
         return names[0] if len(names) == 1 else self.op("Concat", *names, axis=1)
 
-    def horner(self, x: str, coefficients: Iterable[float]) -> str:
-        """Evaluate a polynomial from its coefficients, the constant first."""
-        *others, value = (np.array(c) for c in coefficients)
-        result: Any = value
-        for coefficient in reversed(others):
-            result = self.op("Add", self.op("Mul", result, x), coefficient)
-        return result
 
-
-def converter(write: Callable[[Graph, Any, str, str], None]) -> Emit:
+def converter(write: Callable[[Graph, Any, str, str], None], missing: str) -> Emit:
     """Make a skl2onnx converter from a function that maps a matrix to a matrix."""
 
     def convert(scope: Any, operator: Any, container: Any) -> None:
-        graph = Graph(scope, container)
+        graph = Graph(scope, container, missing)
         out = operator.outputs[0].full_name
         write(graph, operator.raw_operator, graph.joined(operator.inputs), out)
 
@@ -97,16 +91,19 @@ def declares(*outputs: tuple[str, Any]) -> Emit:
 
 def _type_of(kind: Any, model: Any, inputs: Any) -> Any:
     if kind == "label":
-        return label_type(model)([None, None] if model._labels.are_several else [None])
+        return _label_type(model)([None, None] if model._labels.are_several else [None])
     return (type(inputs[0].type) if kind == "same" else kind)([None, None])
 
 
-def label_type(model: Any) -> Any:
+def _label_type(model: Any) -> Any:
     """Type of the labels: text, integers (also for booleans), or floats."""
-    classes = np.asarray(model.classes_.tolist())
-    if classes.dtype.kind in "OSU":
-        return StringTensorType
-    return DoubleTensorType if classes.dtype.kind == "f" else Int64TensorType
+    labels = model.classes_.tolist()
+    for kind, onnx_type in _LABELS.items():
+        if all(isinstance(label, kind) for label in labels):
+            return onnx_type
+    raise ValueError(
+        f"Got labels such as {labels[-1]!r}, but expected text, booleans, floats or integers."
+    )
 
 
 def keep_shape(operator: Any) -> None:

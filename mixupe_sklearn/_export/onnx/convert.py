@@ -13,7 +13,6 @@ from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import (
-    FunctionTransformer,
     MaxAbsScaler,
     MinMaxScaler,
     OneHotEncoder,
@@ -25,7 +24,6 @@ from sklearn.utils.validation import check_is_fitted
 from mixupe_sklearn._export.onnx import estimators, preprocessing
 from mixupe_sklearn._export.onnx.builder import IR_VERSION, OPSET, keep_shape
 from mixupe_sklearn._export.onnx.inputs import KEY, Described
-from mixupe_sklearn._preprocessing.columns import read_columns
 from mixupe_sklearn._preprocessing.scalers import (
     ClippingScaler,
     PiecewiseLinearEncoder,
@@ -61,7 +59,6 @@ def make_model(estimator: Any, missing: str, version: str) -> onnx.ModelProto:
             f"MixupERegressor, or a pipeline that ends with one."
         )
     check_is_fitted(last, "net_")
-    check_labels(last)
     if before and type(before[0]) is ColumnsToNumbers:
         before[0], described = _without_readers(before[0], missing)
     else:
@@ -69,7 +66,11 @@ def make_model(estimator: Any, missing: str, version: str) -> onnx.ModelProto:
         described = Described(None, None, None if names is None else list(names), missing)
     for step in before:
         check_step(step)
-    types = _types_of(described, steps[0])
+    if described.kinds is None:
+        types = [("X", DoubleTensorType([None, steps[0].n_features_in_]))]
+    else:
+        kinds = enumerate(described.kinds.values())
+        types = [(f"column{number}", _TYPES[kind]([None, 1])) for number, kind in kinds]
     named = [(f"step{number}", step) for number, step in enumerate([*before, last])]
     converters = {**preprocessing.converters_for(missing), **estimators.CONVERTERS}
     try:
@@ -92,19 +93,12 @@ def make_model(estimator: Any, missing: str, version: str) -> onnx.ModelProto:
         _rename_inputs(model.graph, list(described.kinds))
     model.ir_version = IR_VERSION
     model.producer_name, model.producer_version = "mixupe-sklearn", version
-    properties = {f"{KEY}.version": version, f"{KEY}.inputs": described.to_json()}
+    properties = {f"{KEY}.version": version, f"{KEY}.inputs": json.dumps(described._asdict())}
     if hasattr(last, "classes_"):
         properties[f"{KEY}.classes"] = json.dumps(last.classes_.tolist(), default=str)
     onnx.helper.set_model_props(model, properties)
     onnx.checker.check_model(model, full_check=True)
     return model
-
-
-def _types_of(described: Described, first: Any) -> list[tuple[str, Any]]:
-    if described.kinds is None:
-        return [("X", DoubleTensorType([None, first.n_features_in_]))]
-    kinds = enumerate(described.kinds.values())
-    return [(f"column{number}", _TYPES[kind]([None, 1])) for number, kind in kinds]
 
 
 def _rename_inputs(graph: Any, names: list[str]) -> None:
@@ -117,15 +111,14 @@ def _rename_inputs(graph: Any, names: list[str]) -> None:
     taken.update(name for node in graph.node for name in (*node.input, *node.output))
     new_name = dict(zip((part.name for part in graph.input), names, strict=True))
     for name in set(names) & (taken - set(new_name)):
-        free = next(
-            f"{name}{'_' * n}" for n in range(1, len(taken) + 1) if name + "_" * n not in taken
-        )
-        new_name.setdefault(name, free)
+        free = f"{name}_"
+        while free in taken:
+            free += "_"
+        new_name[name] = free
     for part in parts:
         part.name = new_name.get(part.name, part.name)
-    for node in graph.node:
-        node.input[:] = [new_name.get(name, name) for name in node.input]
-        node.output[:] = [new_name.get(name, name) for name in node.output]
+    for own in (own for node in graph.node for own in (node.input, node.output)):
+        own[:] = [new_name.get(name, name) for name in own]
 
 
 def _without_readers(reader: Any, missing: str) -> tuple[Any, Described]:
@@ -134,19 +127,17 @@ def _without_readers(reader: Any, missing: str) -> tuple[Any, Described]:
     Only columns that are used become inputs.
     """
     check_is_fitted(reader)
-    names = getattr(reader, "feature_names_in_", None)
+    names: Any = getattr(reader, "feature_names_in_", None)
     used: dict[int, str] = {}
     parts = []
-    for kind, pipeline, chosen in reader.transformers_:
+    for part, pipeline, chosen in reader.transformers_:
         if isinstance(pipeline, str) or not len(chosen):
-            _check_dropped(kind, pipeline, chosen)
             continue
-        steps = _behind_reader(kind, pipeline)
-        found = [_position(one, names) for one in chosen]
-        for position in found:
-            used[position] = pipeline.steps[0][1].kw_args["kind"]
+        (_, first), *steps = pipeline.steps
         _check_missing(steps, missing)
-        parts.append((kind, Pipeline(steps), found))
+        found = [list(names).index(one) if isinstance(one, str) else int(one) for one in chosen]
+        used |= dict.fromkeys(found, first.kw_args["kind"])
+        parts.append((part, Pipeline(steps), found))
     if not parts:
         raise ValueError("Got a preprocessor that uses no column, but expected one or more.")
     order = sorted(used)
@@ -163,37 +154,13 @@ def _without_readers(reader: Any, missing: str) -> tuple[Any, Described]:
     return plain, Described(kinds, order, None, missing)
 
 
-def _check_dropped(kind: str, pipeline: Any, chosen: Any) -> None:
-    if pipeline != "drop" and len(chosen):
-        raise ValueError(
-            f"Got a preprocessor that passes columns through in its part {kind!r}, but expected "
-            f"one of make_preprocessor."
-        )
-
-
-def _behind_reader(kind: str, pipeline: Any) -> list[tuple[str, Any]]:
-    steps = pipeline.steps if isinstance(pipeline, Pipeline) else []
-    reads = steps and type(steps[0][1]) is FunctionTransformer and steps[0][1].func is read_columns
-    if not reads or len(steps) < 2:
-        raise ValueError(
-            f"Got a preprocessor whose part {kind!r} does not start with read_columns, but "
-            f"expected one of make_preprocessor."
-        )
-    return list(steps[1:])
-
-
-def _position(chosen: Any, names: Any) -> int:
-    return int(chosen) if not isinstance(chosen, str) else list(names).index(chosen)
-
-
 def _check_missing(steps: list[tuple[str, Any]], missing: str) -> None:
-    for _, step in steps:
-        for levels in getattr(step, "categories_", ()):
-            if missing in levels.tolist():
-                raise ValueError(
-                    f"Got missing={missing!r}, which is a category of the training data, but "
-                    f"expected a text that is not."
-                )
+    levels = [own for _, step in steps for own in getattr(step, "categories_", ())]
+    if any(missing in own.tolist() for own in levels):
+        raise ValueError(
+            f"Got missing={missing!r}, which is a category of the training data, but expected a "
+            f"text that is not."
+        )
 
 
 def check_step(step: Any) -> None:
@@ -209,8 +176,11 @@ def check_step(step: Any) -> None:
     Got a Normalizer, but expected the steps of make_preprocessor, or
     """
     if isinstance(step, (Pipeline, FeatureUnion, ColumnTransformer)):
-        for part in _parts_of(step):
-            check_step(part)
+        names = ("steps", "transformer_list", "transformers_")
+        for _, part, *chosen in next(getattr(step, name) for name in names if hasattr(step, name)):
+            is_used = part is not None and not isinstance(part, str)
+            if is_used and all(len(columns) for columns in chosen):
+                check_step(part)
         return
     if type(step) not in STEPS:
         raise ValueError(
@@ -225,26 +195,4 @@ def check_step(step: Any) -> None:
         raise ValueError(
             "Got a OneHotEncoder with NaN among its categories, but expected a SimpleImputer "
             "before it."
-        )
-
-
-def _parts_of(step: Any) -> list[Any]:
-    if isinstance(step, Pipeline):
-        found = [part for _, part in step.steps]
-    elif isinstance(step, FeatureUnion):
-        found = [part for _, part in step.transformer_list]
-    else:
-        found = [part for _, part, chosen in step.transformers_ if len(chosen)]
-    return [part for part in found if part is not None and not isinstance(part, str)]
-
-
-def check_labels(estimator: Any) -> None:
-    """Raise a ValueError for labels without a type in ONNX."""
-    classes = getattr(estimator, "classes_", np.zeros(0))
-    kinds = {type(label) for label in classes.tolist()}
-    is_large = classes.dtype.kind in "iu" and len(classes) and int(classes.max()) >= 2**63
-    if is_large or not kinds <= {bool, int, float, str}:
-        raise ValueError(
-            f"Got labels such as {classes[-1]!r}, but expected text, booleans, floats or integers "
-            f"below 2**63."
         )

@@ -4,6 +4,7 @@ import json
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.utils import check_array
 
 from mixupe_sklearn._preprocessing.columns import read_columns
 
@@ -17,10 +18,6 @@ class Described(NamedTuple):
     positions: list[int] | None
     names: list[str] | None
     missing: str
-
-    def to_json(self) -> str:
-        """Text for the metadata."""
-        return json.dumps(self._asdict())
 
 
 def described_by(session: Any) -> Described:
@@ -40,38 +37,25 @@ def described_by(session: Any) -> Described:
 
 def feed(X: Any, described: Described) -> dict[str, np.ndarray]:
     """Arrays for onnxruntime, by the names of the model's inputs."""
-    kinds = described.kinds
-    if getattr(X, "ndim", 0 if X is None else 2) != 2 or isinstance(X, (str, dict)):
-        raise ValueError(
-            f"Got X of type {type(X).__name__}, but expected a data frame or a two-dimensional "
-            f"array."
-        )
-    if kinds is None:
-        return {"X": _matrix(X, described.names)}
+    if described.kinds is None:
+        if described.names and hasattr(X, "columns"):  # in the order of fit
+            _check_columns(X, described.names)
+            X = X[described.names]
+        return {"X": check_array(X, dtype=np.float64, ensure_all_finite=False)}
     inputs = {}
-    for number, (name, kind) in enumerate(kinds.items()):
-        column = _column(X, name, (described.positions or [])[number])
-        values = read_columns(column, kind=kind)
+    positions = described.positions or []
+    for (name, kind), position in zip(described.kinds.items(), positions, strict=True):
+        values = read_columns(_column(X, name, position), kind=kind)
         if kind == "categories":
-            is_missing = values != values
-            values = np.where(is_missing, described.missing, values).astype(object)
+            values = np.where(values != values, described.missing, values).astype(object)
         inputs[name] = values
     return inputs
 
 
-def _matrix(X: Any, names: list[str] | None) -> np.ndarray:
-    """All columns as one numeric matrix, in the order of fit."""
-    if names and hasattr(X, "columns"):
-        missing = [name for name in names if name not in list(X.columns)]
-        if missing:
-            raise ValueError(
-                f"Got X without the column {missing[0]!r}, but expected the columns of fit."
-            )
-        X = X[names]
-    try:
-        return np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"Got X that is not numeric ({error}), but expected numbers.") from error
+def _check_columns(X: Any, names: list[str]) -> None:
+    for name in names:
+        if name not in list(X.columns):
+            raise ValueError(f"Got X without the column {name!r}, but expected the columns of fit.")
 
 
 def _column(X: Any, name: str, position: int) -> Any:
@@ -83,8 +67,7 @@ def _column(X: Any, name: str, position: int) -> Any:
                 f"column {position}."
             )
         return values[:, [position]]
-    if name in list(X.columns):
-        return X[[name]]
     if all(isinstance(own, str) for own in X.columns):
-        raise ValueError(f"Got X without the column {name!r}, but expected the columns of fit.")
+        _check_columns(X, [name])
+        return X[[name]]
     return X.iloc[:, [position]]

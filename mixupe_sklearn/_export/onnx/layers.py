@@ -1,10 +1,11 @@
 """torch modules as ONNX operators: sequences of known layers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from mixupe_sklearn._export.onnx.builder import Graph
@@ -42,11 +43,8 @@ def _batch_norm(graph: Graph, layer: Any, x: str) -> str:
 
 
 def _layer_norm(graph: Graph, layer: Any, x: str) -> str:
-    if layer.weight is None:
-        raise ValueError(
-            "Got a LayerNorm with elementwise_affine=False, but expected one with weights."
-        )
-    weights = [_numbers(part) for part in (layer.weight, layer.bias) if part is not None]
+    weight = torch.ones(layer.normalized_shape) if layer.weight is None else layer.weight
+    weights = [_numbers(part) for part in (weight, layer.bias) if part is not None]
     axis = -len(layer.normalized_shape)
     return graph.op("LayerNormalization", x, *weights, axis=axis, epsilon=layer.eps)
 
@@ -57,10 +55,6 @@ def _gelu(graph: Graph, layer: Any, x: str) -> str:
 
 def _silu(graph: Graph, layer: Any, x: str) -> str:
     return graph.op("Mul", x, graph.op("Sigmoid", x))
-
-
-def _same(graph: Graph, layer: Any, x: str) -> str:
-    return x
 
 
 def _sequence(graph: Graph, layer: Any, x: str) -> str:
@@ -108,9 +102,7 @@ _LAYERS: dict[type, Callable[[Graph, Any, str], str]] = {
     nn.LayerNorm: _layer_norm,
     nn.Sequential: _sequence,
     nn.ModuleList: _sequence,
-    nn.Identity: _same,
-    nn.Dropout: _same,
-    nn.AlphaDropout: _same,
+    **dict.fromkeys((nn.Identity, nn.Dropout, nn.AlphaDropout), lambda graph, layer, x: x),
     nn.ReLU: _one("Relu"),
     nn.Tanh: _one("Tanh"),
     nn.Sigmoid: _one("Sigmoid"),
@@ -121,14 +113,10 @@ _LAYERS: dict[type, Callable[[Graph, Any, str], str]] = {
     nn.SiLU: _silu,
     RowEmbedding: _row_embedding,
 }
-
-
-def _known() -> Mapping[type, Callable[[Graph, Any, str], str]]:
-    if find_spec("rtdl_num_embeddings") is None:
-        return _LAYERS
+if find_spec("rtdl_num_embeddings") is not None:
     from rtdl_num_embeddings import PeriodicEmbeddings
 
-    return {**_LAYERS, PeriodicEmbeddings: _periodic}
+    _LAYERS[PeriodicEmbeddings] = _periodic
 
 
 def add_layer(graph: Graph, layer: nn.Module, x: str) -> str:
@@ -141,7 +129,7 @@ def add_layer(graph: Graph, layer: nn.Module, x: str) -> str:
     if type(layer).forward in _IN_STAGES:
         return _sequence(graph, layer.stages, x)
     # Exact types only: a subclass may compute anything.
-    add = _known().get(type(layer))
+    add = _LAYERS.get(type(layer))
     if add is None:
         raise ValueError(
             f"Got a {type(layer).__name__} in the module, but expected an MLP, or a Sequential of "

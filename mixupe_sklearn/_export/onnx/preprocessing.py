@@ -1,6 +1,5 @@
 """The preprocessing as ONNX operators, in double precision, which skl2onnx lacks or rounds."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -120,60 +119,51 @@ def _normal_quantile(graph: Graph, place: str) -> str:
     tail = graph.op("Min", place, other)
     far = graph.op("Sqrt", graph.op("Mul", graph.op("Log", tail), np.array(-2.0)))
     variable = graph.op("Div", graph.op("Sub", far, np.array(middle)), np.array(half))
-    number = graph.horner(variable, coefficients)
+    number: Any = np.array(coefficients[-1])
+    for coefficient in coefficients[-2::-1]:  # Horner's rule
+        number = graph.op("Add", graph.op("Mul", number, variable), np.array(coefficient))
     is_upper = graph.op("Greater", place, np.array(0.5))
     return graph.op("Where", is_upper, graph.op("Neg", number), number)
 
 
-def _imputer(missing: str) -> Callable[[Graph, Any, str, str], None]:
-    def write(graph: Graph, imputer: Any, x: str, out: str) -> None:
-        if imputer.add_indicator:
-            raise ValueError(
-                "Got a SimpleImputer with add_indicator=True, but expected add_indicator=False."
-            )
-        fill = imputer.statistics_
-        if fill.dtype.kind in "OU":
-            is_missing = graph.op("Equal", x, np.array([[missing]], dtype=object))
-            graph.op("Where", is_missing, np.asarray(fill, dtype=object)[None, :], x, out=out)
-            return
-        if not _is_nan(imputer.missing_values):
-            raise ValueError(
-                f"Got a SimpleImputer with missing_values={imputer.missing_values!r}, but expected "
-                f"NaN."
-            )
-        fill = fill.astype(np.float64)
-        if np.isnan(fill).any():  # scikit-learn drops a column without values
-            kept = np.flatnonzero(~np.isnan(fill))
-            x, fill = graph.op("Gather", x, kept, axis=1), fill[kept]
-        graph.op("Where", graph.op("IsNaN", x), fill, x, out=out)
-
-    return write
+def _imputer(graph: Graph, imputer: Any, x: str, out: str) -> None:
+    if imputer.add_indicator:
+        raise ValueError(
+            "Got a SimpleImputer with add_indicator=True, but expected add_indicator=False."
+        )
+    fill = imputer.statistics_
+    if fill.dtype.kind in "OU":
+        is_missing = graph.op("Equal", x, np.array([[graph.missing]], dtype=object))
+        graph.op("Where", is_missing, np.asarray(fill, dtype=object)[None, :], x, out=out)
+        return
+    if not _is_nan(imputer.missing_values):
+        raise ValueError(
+            f"Got a SimpleImputer with missing_values={imputer.missing_values!r}, but expected NaN."
+        )
+    fill = fill.astype(np.float64)
+    if np.isnan(fill).any():  # scikit-learn drops a column without values
+        kept = np.flatnonzero(~np.isnan(fill))
+        x, fill = graph.op("Gather", x, kept, axis=1), fill[kept]
+    graph.op("Where", graph.op("IsNaN", x), fill, x, out=out)
 
 
 def _is_nan(value: Any) -> bool:
     return isinstance(value, float) and value != value
 
 
-def _one_hot(missing: str) -> Callable[[Graph, Any, str, str], None]:
-    def write(graph: Graph, encoder: Any, x: str, out: str) -> None:
-        if encoder.drop is not None:
-            raise ValueError(
-                f"Got a OneHotEncoder with drop={encoder.drop!r}, but expected drop=None."
-            )
-        rare = getattr(encoder, "infrequent_categories_", None) or []
-        rare = list(rare) or [None] * len(encoder.categories_)
-        parts = []
-        for number, levels in enumerate(encoder.categories_):
-            column = graph.op("Gather", x, np.array([number]), axis=1)
-            parts.append(_one_column(graph, encoder, column, levels, rare[number], missing))
-        graph.op("Concat", *parts, axis=1, out=out)
-
-    return write
+def _one_hot(graph: Graph, encoder: Any, x: str, out: str) -> None:
+    if encoder.drop is not None:
+        raise ValueError(f"Got a OneHotEncoder with drop={encoder.drop!r}, but expected drop=None.")
+    rare = getattr(encoder, "infrequent_categories_", None) or []
+    rare = list(rare) or [None] * len(encoder.categories_)
+    parts = []
+    for number, levels in enumerate(encoder.categories_):
+        column = graph.op("Gather", x, np.array([number]), axis=1)
+        parts.append(_one_column(graph, encoder, column, levels, rare[number]))
+    graph.op("Concat", *parts, axis=1, out=out)
 
 
-def _one_column(
-    graph: Graph, encoder: Any, column: str, levels: np.ndarray, rare: Any, missing: str
-) -> str:
+def _one_column(graph: Graph, encoder: Any, column: str, levels: np.ndarray, rare: Any) -> str:
     """One-hot columns of a single column: one for each level, the last for infrequent ones."""
     is_rare = np.zeros(len(levels), bool) if rare is None else np.isin(levels, rare)
     place = np.where(is_rare, (~is_rare).sum(), np.cumsum(~is_rare) - 1)
@@ -185,7 +175,7 @@ def _one_column(
             "LabelEncoder",
             column,
             keys_strings=[
-                missing if level is None or _is_nan(level) else str(level) for level in levels
+                graph.missing if level is None or _is_nan(level) else str(level) for level in levels
             ],
             values_int64s=place.tolist(),
             default_int64=elsewhere,
@@ -205,22 +195,19 @@ def _one_column(
     return graph.op("Where", graph.op("Less", found, np.array(0)), np.array(np.nan), hot)
 
 
-_NUMBERS = declares(("variable", DoubleTensorType))
+_WRITERS = {
+    ClippingScaler: _clipping,
+    PiecewiseLinearEncoder: _ramps,
+    QuantileScaler: _quantiles,
+    SimpleImputer: _imputer,
+    OneHotEncoder: _one_hot,
+}
 PARSERS: dict[type, Emit] = {
-    ClippingScaler: _NUMBERS,
-    PiecewiseLinearEncoder: _NUMBERS,
-    QuantileScaler: _NUMBERS,
+    **dict.fromkeys(_WRITERS, declares(("variable", DoubleTensorType))),
     SimpleImputer: declares(("variable", "same")),
-    OneHotEncoder: _NUMBERS,
 }
 
 
 def converters_for(missing: str) -> dict[type, Emit]:
     """Converters of preprocessing steps; ``missing`` is the text of a missing category."""
-    return {
-        ClippingScaler: converter(_clipping),
-        PiecewiseLinearEncoder: converter(_ramps),
-        QuantileScaler: converter(_quantiles),
-        SimpleImputer: converter(_imputer(missing)),
-        OneHotEncoder: converter(_one_hot(missing)),
-    }
+    return {kind: converter(write, missing) for kind, write in _WRITERS.items()}

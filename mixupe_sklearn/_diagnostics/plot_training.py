@@ -1,14 +1,92 @@
-"""Figures of a ``DerivativeMonitor``, as displays in the style of scikit-learn."""
+"""Figures of a training: its losses, and what a ``DerivativeMonitor`` recorded."""
 
 from typing import Any
 
 import numpy as np
 
-from mixupe_sklearn._diagnostics.fitted import by_name, monitored, records_of
-from mixupe_sklearn._utils.plotting import COLOURS, FAINT, line_style, new_axes, tidy
+from mixupe_sklearn._diagnostics.display import Display
+from mixupe_sklearn._diagnostics.fitted import column, monitored, records_of
+from mixupe_sklearn._utils.plotting import COLOURS, FAINT, line_style, tidy
 
 
-class AlphaMinDisplay:
+class LossCurvesDisplay(Display):
+    """Training and validation loss of a training, by epoch (the paper's Figure 1).
+
+    Parameters
+    ----------
+    train : pair of arrays
+        Epochs and the training loss, which is that of mixed samples if samples are mixed.
+    valid : pair of arrays
+        Epochs and the loss of clean validation samples; empty if there were none.
+    name : str or None, default=None
+        Label in the legend.
+
+    Attributes
+    ----------
+    ax_ : ndarray of matplotlib Axes
+        Axes of the two losses.
+    figure_ : matplotlib Figure
+        Figure of the axes.
+    lines_ : list of matplotlib lines
+        One for each loss.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from mixupe_sklearn import MixupEClassifier, preset
+    >>> from mixupe_sklearn.diagnostics import LossCurvesDisplay
+    >>> X, y = load_iris(return_X_y=True)
+    >>> classifier = MixupEClassifier(**preset("paper") | {"batch_size": 20}, random_state=0)
+    >>> classifier = classifier.fit(X[::2], y[::2], X_val=X[1::2], y_val=y[1::2])
+    >>> display = LossCurvesDisplay.from_estimator(classifier, name="MixupE")
+    >>> len(display.lines_)
+    2
+    """
+
+    _n_axes = 2
+
+    def __init__(self, train: Any, valid: Any, *, name: str | None = None):
+        self.train = train
+        self.valid = valid
+        self.name = name
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, name: str | None = None, ax: Any = None, **line_kw: Any
+    ) -> "LossCurvesDisplay":
+        """Plot the losses of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : fitted estimator, net, or list of records
+            Trained with ``X_val`` and ``y_val`` to have a validation loss.
+        name : str or None, default=None
+            Label in the legend.
+        ax : pair of matplotlib Axes or None, default=None
+            Axes of the two losses; None creates new ones.
+        **line_kw : dict
+            Passed on to matplotlib's ``plot``.
+        """
+        records = records_of(estimator)
+        train = column(records, "train_loss")
+        if not len(train[0]):
+            raise ValueError("Got records without train_loss, but expected those of a training.")
+        return cls(train, column(records, "valid_loss"), name=name).plot(ax=ax, **line_kw)
+
+    plot = Display.plot  # also here, so that the API page of the class lists it
+
+    def _draw(self, ax: Any, label: str | None, line_kw: dict[str, Any]) -> None:
+        how = line_style(ax[0], line_kw, len(self.train[0]), label=label)
+        curves = ((self.train, "training loss"), (self.valid, "validation loss"))
+        self.lines_ = []
+        for own, (values, title) in zip(ax, curves, strict=True):
+            self.lines_ += own.plot(*values, **how)
+            tidy(own, x="epoch", y=title)
+            if label is not None:
+                own.legend(frameon=False)
+
+
+class AlphaMinDisplay(Display):
     """The minimum of the coefficient alpha by epoch (the paper's Figure 2).
 
     Below zero, Mixup alone enlarges a directional derivative of some sample and output.
@@ -70,30 +148,18 @@ class AlphaMinDisplay:
         epochs, values = monitored(records_of(estimator, member), "alpha_min")
         return cls(epochs, values, name=name).plot(ax=ax, **line_kw)
 
-    def plot(self, ax: Any = None, *, name: str | None = None, **line_kw: Any) -> "AlphaMinDisplay":
-        """Plot the curves.
+    plot = Display.plot  # also here, so that the API page of the class lists it
 
-        Parameters
-        ----------
-        ax : matplotlib Axes or None, default=None
-            Axes to draw on; None creates new ones.
-        name : str or None, default=None
-            Label in the legend; None means the name of the display.
-        **line_kw : dict
-            Passed on to matplotlib's ``plot``.
-        """
-        (self.ax_,) = new_axes(ax)
-        self.figure_, label = self.ax_.figure, name or self.name
-        how = {"label": label, **line_style(self.ax_, line_kw, len(self.epochs))}
-        (self.line_,) = self.ax_.plot(self.epochs, self.alpha_min, **how)
-        self.ax_.axhline(0.0, color=FAINT, linewidth=1.0, zorder=0)
-        tidy(self.ax_, x="epoch", y="minimum alpha")
+    def _draw(self, ax: Any, label: str | None, line_kw: dict[str, Any]) -> None:
+        how = line_style(ax, line_kw, len(self.epochs), label=label)
+        (self.line_,) = ax.plot(self.epochs, self.alpha_min, **how)
+        ax.axhline(0.0, color=FAINT, linewidth=1.0, zorder=0)
+        tidy(ax, x="epoch", y="minimum alpha")
         if label is not None:
-            self.ax_.legend(frameon=False)
-        return self
+            ax.legend(frameon=False)
 
 
-class PenaltyDisplay:
+class PenaltyDisplay(Display):
     """Size of the penalty and its share of the loss, by epoch.
 
     Parameters
@@ -119,6 +185,8 @@ class PenaltyDisplay:
     >>> [line.get_label() for line in display.lines_[:2]]
     ['mean |q|', 'mean |q_hat|']
     """
+
+    _n_axes = 2
 
     def __init__(
         self, epochs: Any, q_abs: Any, q_hat_abs: Any, share_epochs: Any, penalty_share: Any
@@ -149,26 +217,20 @@ class PenaltyDisplay:
         records = records_of(estimator, member)
         epochs, q_abs = monitored(records, "q_abs")
         _, q_hat_abs = monitored(records, "q_hat_abs")
-        return cls(epochs, q_abs, q_hat_abs, *monitored(records, "penalty_share")).plot(
-            ax, **line_kw
-        )
+        share = monitored(records, "penalty_share")
+        return cls(epochs, q_abs, q_hat_abs, *share).plot(ax, **line_kw)
 
-    def plot(self, ax: Any = None, **line_kw: Any) -> "PenaltyDisplay":
-        """Plot the curves.
+    plot = Display.plot  # also here, so that the API page of the class lists it
 
-        Parameters
-        ----------
-        ax : pair of matplotlib Axes or None, default=None
-            Axes of the two panels; None creates new ones.
-        **line_kw : dict
-            Passed on to matplotlib's ``plot``.
-        """
-        self.ax_ = left, right = new_axes(ax, 2)
-        self.figure_ = left.figure
+    def _draw(self, ax: Any, label: str | None, line_kw: dict[str, Any]) -> None:
+        left, right = ax
+        start = "" if label is None else f"{label}: "
+        share = 100 * np.asarray(self.penalty_share)
+        dashed = {"label": f"{start}mean |q_hat|", "linestyle": "--"}
         curves = [
-            (left, self.epochs, self.q_abs, {"label": "mean |q|"}),
-            (left, self.epochs, self.q_hat_abs, {"label": "mean |q_hat|", "linestyle": "--"}),
-            (right, self.share_epochs, 100 * np.asarray(self.penalty_share), {}),
+            (left, self.epochs, self.q_abs, {"label": f"{start}mean |q|"}),
+            (left, self.epochs, self.q_hat_abs, dashed),
+            (right, self.share_epochs, share, {}),
         ]
         self.lines_ = []
         for (own, epochs, values, named), colour in zip(curves, COLOURS, strict=False):
@@ -179,7 +241,32 @@ class PenaltyDisplay:
         left.legend(frameon=False)
         tidy(left, x="epoch", y="first directional derivative")
         tidy(right, x="epoch", y="penalty in the loss (%)")
-        return self
+
+
+def plot_loss_curves(estimators: Any, *, ax: Any = None) -> dict[str, LossCurvesDisplay]:
+    """Plot training and validation loss of several trainings.
+
+    Parameters
+    ----------
+    estimators : dict of str to estimator, or estimator
+        Fitted; with ``X_val`` and ``y_val`` to have a validation loss.
+    ax : pair of matplotlib Axes or None, default=None
+        Axes to draw on; None creates new ones.
+
+    Returns
+    -------
+    displays : dict of str to LossCurvesDisplay
+        All on the same axes.
+
+    Examples
+    --------
+    >>> from mixupe_sklearn.diagnostics import plot_loss_curves
+    >>> erm = [{"train_loss": 0.5, "valid_loss": 0.6}, {"train_loss": 0.1, "valid_loss": 0.5}]
+    >>> mixup = [{"train_loss": 0.7, "valid_loss": 0.6}, {"train_loss": 0.5, "valid_loss": 0.4}]
+    >>> list(plot_loss_curves({"ERM": erm, "Mixup": mixup}))
+    ['ERM', 'Mixup']
+    """
+    return LossCurvesDisplay._of_all(estimators, ax=ax)
 
 
 def plot_alpha_min(estimators: Any, *, ax: Any = None) -> dict[str, AlphaMinDisplay]:
@@ -204,11 +291,7 @@ def plot_alpha_min(estimators: Any, *, ax: Any = None) -> dict[str, AlphaMinDisp
     >>> displays["Mixup"].alpha_min
     array([-0.3, -0.1])
     """
-    (axes,) = new_axes(ax)
-    return {
-        name: AlphaMinDisplay.from_estimator(estimator, name=name or None, ax=axes)
-        for name, estimator in by_name(estimators).items()
-    }
+    return AlphaMinDisplay._of_all(estimators, ax=ax)
 
 
 def plot_penalty(estimator: Any, *, member: int = 0, ax: Any = None) -> PenaltyDisplay:
