@@ -585,7 +585,7 @@ def test_deeply_nested_text_is_refused(fitted, tmp_path):
 def test_an_optimizer_state_of_other_shapes_is_refused(fitted, tmp_path):
     def change(model, arrays):
         entry = next(name for name in arrays if name.endswith("exp_avg"))
-        arrays[entry] = np.zeros(3, np.float32)
+        arrays[entry] = np.zeros(5, np.float32)  # no weight has this shape
 
     with pytest.raises(ValueError, match="optimizer state with other shapes than the weights"):
         load(forged(fitted("one")[0], change, tmp_path))
