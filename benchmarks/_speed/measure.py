@@ -1,6 +1,7 @@
 """The parts of a run, each a function that returns plain figures."""
 
 import re
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
@@ -196,13 +197,7 @@ def measure_imports(n_rounds: int) -> Results:
 
 
 def extras_among(modules: set[str]) -> list[str]:
-    """The modules of libraries that only an extra of ours requires.
-
-    Examples
-    --------
-    >>> extras_among({"skorch", "optuna"})
-    ['optuna']
-    """
+    """The modules of libraries that only an extra of ours requires."""
     names: dict[bool, set[str]] = {True: set(), False: set()}
     for line in requires("mixupe-sklearn") or []:  # such as "optuna>=5.0; extra == 'search'"
         names["extra ==" in line].add(_normalized(re.split(r"[^\w.-]", line, maxsplit=1)[0]))
@@ -228,10 +223,9 @@ def parts_of(scale: Scale) -> dict[str, Callable[[], Results]]:
     }
 
 
-def measure_all(scale: Scale, store: JsonResults, report: Callable[[str], object] = print) -> None:
+def measure_all(scale: Scale, store: JsonResults) -> None:
     """Measure every part that the file does not have yet."""
     parts = parts_of(scale)
     for number, (name, measure) in enumerate(parts.items(), start=1):
-        word = "kept" if name in store.parts else "measured"
         store.part(name, measure)
-        report(f"{number} of {len(parts)}: {name} {word}")
+        print(f"{number} of {len(parts)}: {name}", file=sys.stderr, flush=True)
