@@ -49,36 +49,24 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     group = made.add_argument_group("data")
-    group.add_argument(
-        "--data",
-        type=pathlib.Path,
-        metavar="FOLDER",
-        help="has a folder for each dataset, in the text format or the TU format (default: "
-        "synthetic graphs)",
-    )
+    words = "has a folder for each dataset, in the text or TU format (default: synthetic graphs)"
+    group.add_argument("--data", type=pathlib.Path, metavar="FOLDER", help=words)
     words = f"names of folders in --data (default: {' '.join(TRAININGS)})"
     group.add_argument("--sets", nargs="+", default=list(TRAININGS), metavar="SET", help=words)
     group = made.add_argument_group("fits")
     group.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS, metavar="METHOD")
     group.add_argument("--protocols", nargs="+", choices=data.PROTOCOLS, default=data.PROTOCOLS)
     for name, values in (("alphas", [0.2, 1.0]), ("etas", [0.01, 1.0])):
-        shown = " ".join(map(str, values))
-        words = f"values to try ({shown}; the paper has {'9' if name == 'alphas' else '5'})"
+        words = f"values to try ({values[0]} {values[1]}; the paper has more)"
         group.add_argument(f"--{name}", nargs="+", type=float, default=values, help=words)
-    group.add_argument(
-        "--epochs", type=positive_int, help="epochs of a fit (350; 20 on synthetic graphs)"
-    )
+    words = "epochs of a fit (350; 20 on synthetic graphs)"
+    group.add_argument("--epochs", type=positive_int, help=words)
     group.add_argument("--folds", type=positive_int, help="number of folds (all)")
     group = made.add_argument_group("running")
     output = "folder for rows and report (benchmarks/results/graphs, build/graphs without --data)"
     add_run_options(group, output=output, docs="docs/benchmarks/graphs.md")
-    group.add_argument(
-        "--timing",
-        type=positive_int,
-        metavar="ROUNDS",
-        help="run no fits: time steps of MixupE and Mixup, and epochs beside a plain loop of "
-        "PyTorch Geometric, in turns",
-    )
+    words = "run no fits: time MixupE and Mixup, and a plain loop of PyTorch Geometric, in turns"
+    group.add_argument("--timing", type=positive_int, metavar="ROUNDS", help=words)
     return made
 
 

@@ -36,20 +36,11 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--part", choices=PARTS, help="measure this instead of the steps of training")
     made.add_argument("--quick", action="store_true", help="few rounds, few sizes")
-    made.add_argument(
-        "--json",
-        type=pathlib.Path,
-        metavar="FILE",
-        help="file of results (build/speed.json; with --part that in benchmarks/results)",
-    )
+    words = "file of results (build/speed.json; with --part that in benchmarks/results)"
+    made.add_argument("--json", type=pathlib.Path, metavar="FILE", help=words)
     made.add_argument("--fresh", action="store_true", help="measure everything again")
-    made.add_argument(
-        "--again",
-        nargs="+",
-        default=[],
-        metavar="NAME",
-        help="measure only these again (reference, import, ...)",
-    )
+    words = "measure only these again (reference, import, ...)"
+    made.add_argument("--again", nargs="+", default=[], metavar="NAME", help=words)
     made.add_argument("--docs", action="store_true", help="write tables and plots into the docs")
     made.add_argument("--report-only", action="store_true", help="measure nothing, read the file")
     return made

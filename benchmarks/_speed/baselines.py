@@ -175,21 +175,13 @@ def listing_loss(
 
 
 def train_listing(
-    module: nn.Module,
-    X: Tensor,
-    y: Tensor,
-    *,
-    batch: int,
-    epochs: int,
-    lr: float,
-    alpha: float,
-    eta: float,
+    module: nn.Module, X: Tensor, y: Tensor, size: Size, epochs: int, *, alpha: float, eta: float
 ) -> None:
     """Train with the listing in a bare loop; partners permute the batch, as in Algorithm 1."""
-    optimizer = torch.optim.Adam(module.parameters(), lr=lr)
+    optimizer = torch.optim.Adam(module.parameters(), lr=LR)
     targets = one_hot(y).float()
     for _ in range(epochs):
-        for rows in torch.randperm(len(X)).split(batch):
+        for rows in torch.randperm(len(X)).split(size.batch):
             clean = X[rows], targets[rows]
             partner = torch.randperm(len(rows))
             others = clean[0][partner], clean[1][partner]
@@ -332,15 +324,9 @@ class Candidates:
     def _fit_torch(self, X: np.ndarray) -> None:
         size = self.size
         torch.manual_seed(0)
-        train_listing(
-            MLP(size.features, size.classes, d_hidden=(size.width, size.width)),
-            torch.from_numpy(X),
-            torch.from_numpy(self.y),
-            batch=size.batch,
-            epochs=self.epochs,
-            lr=LR,
-            **PAPER_PAIR,
-        )
+        module = MLP(size.features, size.classes, d_hidden=(size.width, size.width))
+        tensors = torch.from_numpy(X), torch.from_numpy(self.y)
+        train_listing(module, *tensors, size, self.epochs, **PAPER_PAIR)
 
     def _fit_realmlp(self, X: np.ndarray) -> None:
         # It reports each fit through Lightning's logger.

@@ -73,8 +73,9 @@ def measure_reference(scale: Scale) -> Results:
 
 def measure_own_threads(scale: Scale) -> Results:
     """Some candidates with their default number of threads."""
-    names = list(WITH_OWN_THREADS)
-    figures = measure_steps(_few_epochs(scale), names, scale.n_rounds, MOST_SECONDS)
+    figures = measure_steps(
+        _few_epochs(scale), list(WITH_OWN_THREADS), scale.n_rounds, MOST_SECONDS
+    )
     return {"torch_threads": torch.get_num_threads(), **figures}
 
 

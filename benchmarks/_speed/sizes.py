@@ -116,23 +116,22 @@ class Scale:
     """How much a run measures."""
 
     name: str
-    #: The size of the targets, and epochs of a fit there.
+    # The size of the targets, epochs of a fit there, and rounds.
     reference: Size
     epochs: int
     n_rounds: int
-    #: Further sizes, and the most seconds that all rounds of one may take.
+    # Further sizes, and the most seconds that all rounds of one may take.
     cells: Sequence[Size]
     n_cell_rounds: int
     cell_seconds: float
-    #: Networks trained with one thread and with two, and seconds of a fit there.
+    # Networks trained with one thread and with two, and seconds of a fit there.
     thread_sizes: Sequence[Size]
     thread_seconds: float
-    #: Rows to predict at once and one by one, and rows and kinds of the tables of the memory part.
+    # Rows to predict at once and one by one; rows and kinds of tables whose memory is measured.
     n_predicted: int
     n_single: int
     n_large: int
     kinds: Sequence[str]
-    #: Rounds of imports, each of which takes seconds.
     n_imports: int
 
 

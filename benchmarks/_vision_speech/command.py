@@ -67,36 +67,29 @@ def make_parser(kind: str, description: str, examples: str) -> argparse.Argument
         words = "an .npz file with x_train, y_train, x_test and y_test, or a folder with --layout"
         words += " (default: scikit-learn's digits)"
         group.add_argument("--layout", choices=LAYOUTS, help="format of a folder")
-        group.add_argument(
-            "--augment",
-            choices=AUGMENTATIONS,
-            help="of training images (default: crop-flip, none for digits)",
-        )
+        augment = "of training images (default: crop-flip, none for digits)"
+        group.add_argument("--augment", choices=AUGMENTATIONS, help=augment)
     else:
         words = "a folder of word folders, as in Speech Commands (default: synthetic tones)"
-        cache = pathlib.Path("build") / "spectrograms"
-        group.add_argument(
-            "--cache", type=pathlib.Path, default=cache, help=f"cache of spectrograms ({cache})"
-        )
+        cache, cached = pathlib.Path("build") / "spectrograms", "cache of spectrograms"
+        group.add_argument("--cache", type=pathlib.Path, default=cache, help=cached)
     group.add_argument("--data", type=pathlib.Path, metavar="PATH", help=words)
     group = made.add_argument_group("fits")
+    words = f"of {', '.join(METHODS)} (default: all but the last); mixupe-quarter computes the "
+    words += "penalty on a quarter of each batch"
     group.add_argument(
         "--methods",
         nargs="+",
         choices=METHODS,
         default=DEFAULT_METHODS,
         metavar="METHOD",
-        help=f"of {', '.join(METHODS)} (default: all but the last); mixupe-quarter computes the "
-        f"penalty on a quarter of each batch",
+        help=words,
     )
+    words = f"of {', '.join([*SMALL, *NAMED])}, with optional arguments in brackets: "
+    words += "'preactresnet18(width=32)'; or recipes: 'cifar10-preactresnet50(scale=0.1)' "
+    words += f"(default: {' '.join(NETWORKS[kind])})"
     group.add_argument(
-        "--networks",
-        nargs="+",
-        default=NETWORKS[kind],
-        metavar="NETWORK",
-        help=f"of {', '.join([*SMALL, *NAMED])}, with optional arguments in brackets: "
-        f"'preactresnet18(width=32)'; or recipes: 'cifar10-preactresnet50(scale=0.1)' (default: "
-        f"{' '.join(NETWORKS[kind])})",
+        "--networks", nargs="+", default=NETWORKS[kind], metavar="NETWORK", help=words
     )
     group.add_argument("--seeds", type=positive_int, default=3, help="runs of each (3)")
     for option, read, words in (

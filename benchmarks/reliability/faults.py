@@ -276,13 +276,6 @@ def openml_server() -> Iterator[Any]:
         yield server
 
 
-def as_csv(tallies: Sequence[Tally]) -> str:
-    """All rows, with versions and commit."""
-    columns = ["fault", "work", "tries", "kept", "doubled", "lost"]
-    rows = pd.DataFrame([tally.cells() for tally in tallies], columns=columns)
-    return rows.assign(versions=versions_of(), commit=commit()).to_csv(index=False)
-
-
 def as_markdown(rows: Sequence[Sequence[str]]) -> str:
     """The table of the page."""
     lines = [COLUMNS, ("---", "---", *["---:"] * 4), *rows]
@@ -335,7 +328,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     table = as_markdown([tally.cells() for tally in tallies])
     print(table)
     if options.docs or options.output:
-        write_text(options.output or RESULTS, as_csv(tallies))
+        names = ["fault", "work", "tries", "kept", "doubled", "lost"]
+        rows = pd.DataFrame([tally.cells() for tally in tallies], columns=names)
+        rows = rows.assign(versions=versions_of(), commit=commit())
+        write_text(options.output or RESULTS, rows.to_csv(index=False))
     if options.docs:
         write_block(PAGE, "faults", table)
     return int(any(tally.n_doubled or tally.n_lost for tally in tallies))

@@ -434,13 +434,10 @@ def load_table(rows: pd.DataFrame) -> str:
 def checks_list(rows: pd.DataFrame) -> str:
     """What was checked in each case, and what failed."""
     lines = []
-    for _, row in rows.iterrows():
-        wrong = json.loads(row["wrong"])
-        checks = [
-            f"**wrong**: {present_label(text)}" if text in wrong else present_label(text)
-            for text in json.loads(row["checked"])
-        ]
-        lines.append(f"- *{row['case']}*: {'; '.join(checks)}.")
+    for case, checked, wrong in zip(rows["case"], rows["checked"], rows["wrong"], strict=True):
+        marks = dict.fromkeys(json.loads(wrong), "**wrong**: ")
+        checks = [marks.get(text, "") + present_label(text) for text in json.loads(checked)]
+        lines.append(f"- *{case}*: {'; '.join(checks)}.")
     return "\n".join(lines)
 
 

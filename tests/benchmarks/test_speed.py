@@ -248,7 +248,7 @@ def test_the_bare_listing_learns(small_digits):
     X = torch.as_tensor(small_digits[0], dtype=torch.float32)
     y = torch.as_tensor(small_digits[1])
     module = MLP(64, 10)
-    train_listing(module, X, y, batch=30, epochs=15, lr=0.003, alpha=0.2, eta=0.1)
+    train_listing(module, X, y, SMALL, epochs=30, alpha=0.2, eta=0.1)
     assert (module(X).argmax(dim=1) == y).float().mean() > 0.9
 
 
