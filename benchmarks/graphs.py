@@ -11,14 +11,16 @@ import argparse
 import pathlib
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from benchmarks._graphs import data, timing
 from benchmarks._graphs.fits import METHODS, SCHEMA, Study, Training, configs_of
-from benchmarks._graphs.report import as_printed, make_report, write_page
+from benchmarks._graphs.report import make_report, write_page
 from benchmarks._harness.cli import add_run_options, positive_int, run_command
 from benchmarks._harness.results_file import ResultsFile
 from benchmarks._harness.runner import Item, run
+from benchmarks._harness.single_fits import tables_text
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "graphs"
 # The six datasets of the paper, small ones first, with a width and a batch size of those that
@@ -47,73 +49,49 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     group = made.add_argument_group("data")
-    group.add_argument(
-        "--data",
-        type=pathlib.Path,
-        metavar="FOLDER",
-        help="has a folder for each dataset, in the text format or the TU format (default: "
-        "synthetic graphs)",
-    )
+    words = "has a folder for each dataset, in the text or TU format (default: synthetic graphs)"
+    group.add_argument("--data", type=pathlib.Path, metavar="FOLDER", help=words)
     words = f"names of folders in --data (default: {' '.join(TRAININGS)})"
     group.add_argument("--sets", nargs="+", default=list(TRAININGS), metavar="SET", help=words)
     group = made.add_argument_group("fits")
     group.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS, metavar="METHOD")
     group.add_argument("--protocols", nargs="+", choices=data.PROTOCOLS, default=data.PROTOCOLS)
     for name, values in (("alphas", [0.2, 1.0]), ("etas", [0.01, 1.0])):
-        shown = " ".join(map(str, values))
-        words = f"values to try ({shown}; the paper has {'9' if name == 'alphas' else '5'})"
+        words = f"values to try ({values[0]} {values[1]}; the paper has more)"
         group.add_argument(f"--{name}", nargs="+", type=float, default=values, help=words)
-    group.add_argument(
-        "--epochs", type=positive_int, help="epochs of a fit (350; 20 on synthetic graphs)"
-    )
+    words = "epochs of a fit (350; 20 on synthetic graphs)"
+    group.add_argument("--epochs", type=positive_int, help=words)
     group.add_argument("--folds", type=positive_int, help="number of folds (all)")
     group = made.add_argument_group("running")
     output = "folder for rows and report (benchmarks/results/graphs, build/graphs without --data)"
     add_run_options(group, output=output, docs="docs/benchmarks/graphs.md")
-    group.add_argument(
-        "--timing",
-        type=positive_int,
-        metavar="ROUNDS",
-        help="run no fits: time steps of MixupE and Mixup, and epochs beside a plain loop of "
-        "PyTorch Geometric, in turns",
-    )
+    words = "run no fits: time MixupE and Mixup, and a plain loop of PyTorch Geometric, in turns"
+    group.add_argument("--timing", type=positive_int, metavar="ROUNDS", help=words)
     return made
 
 
 def training_for(name: str, epochs: int | None) -> Training:
     """The training of a dataset."""
     known = TRAININGS.get(name, Training(max_epochs=20) if name == "synthetic" else Training())
-    if epochs is None:
-        return known
-    return Training(known.d_hidden, known.batch_size, epochs)
+    return known if epochs is None else replace(known, max_epochs=epochs)
 
 
 def run_open(options: argparse.Namespace, folder: pathlib.Path) -> None:
-    """Run the fits that the file does not have yet."""
+    """Run the fits that the file does not have yet, or time all datasets."""
     places = data.find(options.data, options.sets)
-    study = Study(
-        configs_of(options.methods, options.alphas, options.etas),
-        options.protocols,
-        {name: training_for(name, options.epochs) for name in places},
-        options.folds,
-        options.retry_failed,
-    )
     items = [
         Item(name, data.make_synthetic if path is None else partial(data.load, path))
         for name, path in places.items()
     ]
+    trainings = {name: training_for(name, options.epochs) for name in places}
+    if options.timing is not None:
+        pairs = [(item.load(), trainings[item.name]) for item in items]
+        timing.measure(folder / timing.FILE, pairs, options.timing)
+        return
+    configs = configs_of(options.methods, options.alphas, options.etas)
+    study = Study(configs, options.protocols, trainings, options.folds, options.retry_failed)
     with ResultsFile(folder / "rows.csv", SCHEMA) as file:
         run(items, study, file, n_jobs=options.jobs, is_shown=not options.quiet)
-
-
-def time_steps(options: argparse.Namespace, folder: pathlib.Path) -> None:
-    """Time all datasets, and write the times."""
-    places = data.find(options.data, options.sets)
-    tables = [
-        data.make_synthetic() if path is None else data.load(path) for path in places.values()
-    ]
-    trainings = [training_for(table.name, options.epochs) for table in tables]
-    timing.write(timing.measure(tables, trainings, options.timing), folder / timing.FILE)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -125,13 +103,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = default if options.output is None else options.output
 
     def work() -> int:
-        if options.timing is not None:
-            time_steps(options, folder)
-            path = folder / timing.FILE
-            print(f"{as_printed(timing.tables_of(path))}\n\nTimes:  {path}")
-            return 0
         if not options.report_only:
             run_open(options, folder)
+        if options.timing is not None:
+            path = folder / timing.FILE
+            print(f"{tables_text(timing.tables_of(path))}\n\nTimes:  {path}")
+            return 0
         print(make_report(folder))
         if options.docs:
             write_page(folder)

@@ -16,9 +16,8 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks._harness.report_tables import ReportTable
-from benchmarks._vision_speech.command import run_and_report
+from benchmarks._vision_speech.command import configs_of, make_parser, run_and_report
 from benchmarks._vision_speech.fits import Config, config_of
-from benchmarks._vision_speech.options import configs_of, make_parser
 from benchmarks._vision_speech.report import (
     CELLS,
     Report,
@@ -47,20 +46,12 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--ablation", action="store_true", help=words)
     words = "Mixup, Manifold Mixup and MixupE on deformed test images"
     group.add_argument("--deformations", action="store_true", help=words)
-    made.add_argument(
-        "--etas",
-        nargs="*",
-        type=float,
-        default=list(ETAS),
-        metavar="ETA",
-        help="ablation: values of eta (0.0001 0.001 0.01 0.1)",
-    )
     return made
 
 
 def by_eta(options: argparse.Namespace) -> list[Config]:
     """MixupE with each eta, that of the four cells included."""
-    etas = dict.fromkeys([options.eta, *options.etas])
+    etas = dict.fromkeys([options.eta, *ETAS])
     return [config_of("mixupe", alpha=options.alpha, eta=eta) for eta in etas]
 
 
@@ -84,9 +75,10 @@ def report_of(options: argparse.Namespace) -> Report:
         return [deformations_table(section, network, configs) for network in section.networks]
 
     if options.ablation:
-        return Report("ablation", "Ablation", ablation)
+        return Report("ablation", "Ablation", ablation, "ablation.md")
     if options.deformations:
-        return Report("deformations", "Deformed test images", deformations)
+        title = "Deformed test images"
+        return Report("deformations", title, deformations, "deformations.md")
     return Report("images", "Images", all_methods)
 
 

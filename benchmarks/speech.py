@@ -9,8 +9,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from benchmarks._vision_speech.command import run_and_report
-from benchmarks._vision_speech.options import configs_of, make_parser
+from benchmarks._vision_speech.command import configs_of, make_parser, run_and_report
 from benchmarks._vision_speech.report import Report, all_methods
 
 EXAMPLES = """\

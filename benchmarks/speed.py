@@ -19,11 +19,11 @@ from collections.abc import Sequence
 
 from benchmarks._harness.cli import run_command
 from benchmarks._harness.docs_tables import write_block
-from benchmarks._harness.environment import describe_run
-from benchmarks._harness.results_file import JsonResults, Results, read_json_results, write_text
+from benchmarks._harness.environment import ROOT, describe_run
+from benchmarks._harness.results_file import JsonResults, read_json_results
 from benchmarks._speed.measure import measure_all
-from benchmarks._speed.parts import PARTS, Part
-from benchmarks._speed.report import plots, printed_lines, write_docs
+from benchmarks._speed.parts import PARTS
+from benchmarks._speed.report import BLOCKS, write_docs
 from benchmarks._speed.sizes import FULL, QUICK
 
 LIBRARIES = ("mixupe-sklearn", "torch", "scikit-learn", "skorch", "numpy", "pytabkit")
@@ -36,21 +36,11 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--part", choices=PARTS, help="measure this instead of the steps of training")
     made.add_argument("--quick", action="store_true", help="few rounds, few sizes")
-    made.add_argument(
-        "--json",
-        type=pathlib.Path,
-        metavar="FILE",
-        help="file of results (build/speed.json; with --part that in benchmarks/results; with "
-        "--quick one in build)",
-    )
+    words = "file of results (build/speed.json; with --part that in benchmarks/results)"
+    made.add_argument("--json", type=pathlib.Path, metavar="FILE", help=words)
     made.add_argument("--fresh", action="store_true", help="measure everything again")
-    made.add_argument(
-        "--again",
-        nargs="+",
-        default=[],
-        metavar="NAME",
-        help="measure only these again (reference, import, ...)",
-    )
+    words = "measure only these again (reference, import, ...)"
+    made.add_argument("--again", nargs="+", default=[], metavar="NAME", help=words)
     made.add_argument("--docs", action="store_true", help="write tables and plots into the docs")
     made.add_argument("--report-only", action="store_true", help="measure nothing, read the file")
     return made
@@ -58,51 +48,36 @@ def parser() -> argparse.ArgumentParser:
 
 def file_of(options: argparse.Namespace) -> pathlib.Path:
     """The file of results."""
-    if options.json is not None:
-        return options.json
-    name = PARTS[options.part].results.stem if options.part else "speed"
-    if options.quick or not options.part:
-        return pathlib.Path("build") / f"{name}{'-quick' if options.quick else ''}.json"
-    return PARTS[options.part].results
-
-
-def measure_part(part: Part, store: JsonResults, is_quick: bool) -> None:
-    """Measure what the file does not have yet."""
-    for name, measure in part.measurements(is_quick).items():
-        print(f"{name} ...", file=sys.stderr, flush=True)
-        store.part(name, measure)
-
-
-def report_part(part: Part, results: Results, has_docs: bool) -> None:
-    """Print the table, and write it into its page if asked to."""
-    print(part.report(results))
-    if has_docs:
-        write_block(part.page, part.block, part.report(results))
+    default = pathlib.Path("build") / f"speed{'-quick' if options.quick else ''}.json"
+    return options.json or (PARTS[options.part].results if options.part else default)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and write the docs if asked to."""
     options = parser().parse_args(arguments)
-    path, scale = file_of(options), QUICK if options.quick else FULL
+    path, part = file_of(options), PARTS[options.part] if options.part else None
 
     def work() -> int:
         if not options.report_only:
+            scale = QUICK if options.quick else FULL
             run = describe_run(scale.name, LIBRARIES)
             store = JsonResults(path, run, options.fresh, options.again)
-            if options.part:
-                measure_part(PARTS[options.part], store, options.quick)
+            if part is None:
+                measure_all(scale, store)
             else:
-                measure_all(scale, store, lambda text: print(text, flush=True))
-                for name, text in plots(read_json_results(path)).items():
-                    write_text(path.with_name(f"{path.stem}-{name.removeprefix('speed-')}"), text)
+                for name, measure in part.measurements().items():
+                    print(f"{name} ...", file=sys.stderr, flush=True)
+                    store.part(name, measure)
         results = read_json_results(path)
-        if options.part:
-            report_part(PARTS[options.part], results, options.docs)
-            return 0
-        print("\n" + "\n".join(printed_lines(results)))
-        if options.docs:
+        if part is None:
+            print("\n\n".join(make(results) for make in BLOCKS.values()))
+            print(f"\nFigures: {path}")
+        else:
+            print(part.report(results))
+        if options.docs and part is None:
             write_docs(results)
-        print(f"\nFigures: {path}")
+        elif options.docs and part is not None:
+            write_block(ROOT / "docs" / part.page, part.block, part.report(results))
         return 0
 
     return run_command(work)

@@ -12,7 +12,6 @@ import pathlib
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
 import pandas as pd
@@ -42,27 +41,23 @@ def items_of(options: argparse.Namespace) -> list[Item]:
 
 
 def _openml_items(options: argparse.Namespace) -> list[Item]:
+    """Return the requested datasets of OpenML: the paper's unless others are named."""
     from mixupe_sklearn.datasets import openml
 
     how = {name: getattr(options, name) for name in ("cache_dir", "offline", "timeout")}
-    task, dataset = partial(openml.load_task, **how), partial(openml.load_dataset, **how)
-    items = [Item(f"task {number}", partial(task, number)) for number in options.tasks or ()]
-    items += [
-        Item(f"dataset {number}", partial(dataset, number)) for number in options.datasets or ()
-    ]
+    loaders: dict[str, Callable] = {"task": openml.load_task, "dataset": openml.load_dataset}
+
+    def item(kind: str, number: int, name: str = "", *, is_required: bool = True) -> Item:
+        return Item(name or f"{kind} {number}", partial(loaders[kind], number, **how), is_required)
+
+    items = [item("task", number) for number in options.tasks or ()]
+    items += [item("dataset", number) for number in options.datasets or ()]
     if options.suite is not None:
         numbers = openml.tasks_of_suite(options.suite, **how)
-        items += [Item(f"task {n}", partial(task, n), is_required=False) for n in numbers]
-    return items or _paper_items(task, dataset)
-
-
-def _paper_items(task: Callable, dataset: Callable) -> list[Item]:
-    from mixupe_sklearn.datasets import openml
-
-    loaders = {"task": task, "dataset": dataset}
-    return [
-        Item(name, partial(loaders[item.kind], item.number), is_required=False)
-        for name, item in openml.PAPER_TASKS.items()
+        items += [item("task", number, is_required=False) for number in numbers]
+    return items or [
+        item(one.kind, one.number, name, is_required=False)
+        for name, one in openml.PAPER_TASKS.items()
     ]
 
 
@@ -81,59 +76,50 @@ def plan_of(options: argparse.Namespace) -> TabularPlan:
 
 def run_and_report(options: argparse.Namespace, command: str) -> int:
     """Run all open fits, report on all rows, and return the exit status."""
-    folder, end = folder_of(options), Ending()
+    folder = folder_of(options)
     path = folder / "rows.csv"
-    if not options.report_only:
-        end = run_all(options, path, command)
-    elif not path.exists():
+    status = 0
+    not_run: dict[str, str] = {}
+    messages: list[str] = []
+    if options.report_only and not path.exists():
         raise ValueError(f"Got --report-only, but found no {path}: run without it first.")
+    if not options.report_only:
+        status, not_run, messages = run_all(options, path, command)
     rows = of_protocol(read_rows(path, FITS), options) if path.exists() else pd.DataFrame()
     if rows.empty:
-        messages = map(printable, end.messages)
-        print("There are no rows to report on.", *messages, sep="\n", file=sys.stderr)
-        return end.status or 1
-    commands = read_commands(folder) or command
-    report = make_report(rows, folder, command=commands, not_run=end.not_run)
-    print(f"\n{report.terminal}\n\nRows:   {path}\nReport: {report.html}")
-    failed = rows[rows["error"] != ""]
-    if len(failed):
-        example = printable(failed["error"].iloc[0])
-        print(f"{len(failed)} of {len(rows)} fits failed, such as: {example}")
-    for line in end.messages:
+        messages.insert(0, "There are no rows to report on.")
+        status = status or 1
+    else:
+        commands = read_commands(folder) or command
+        report = make_report(rows, folder, command=commands, not_run=not_run)
+        print(f"\n{report.terminal}\n\nRows:   {path}\nReport: {report.html}")
+        failed = rows[rows["error"] != ""]
+        if len(failed):
+            example = printable(failed["error"].iloc[0])
+            print(f"{len(failed)} of {len(rows)} fits failed, such as: {example}")
+        status = status or int(len(failed) == len(rows))
+    for line in messages:
         print(printable(line), file=sys.stderr)
-    return end.status or int(len(failed) == len(rows))
+    return status
 
 
-@dataclass
-class Ending:
-    """How a run ended: its exit status, datasets that were not run, and why it ended early."""
-
-    status: int = 0
-    not_run: dict[str, str] = field(default_factory=dict)
-    reason: str = ""
-
-    @property
-    def messages(self) -> list[str]:
-        """What to print about it."""
-        lines = [f"Not run: {name}: {reason}" for name, reason in self.not_run.items()]
-        if len(lines) > 2:  # most often for the same reason
-            first = next(iter(self.not_run.values()))
-            lines = [f"Not run: {', '.join(self.not_run)}; the first: {first}"]
-        return lines + ([self.reason] if self.reason else [])
-
-
-def run_all(options: argparse.Namespace, path: pathlib.Path, command: str) -> Ending:
-    """Run all open fits; return how the run ended, also if it was interrupted."""
+def run_all(
+    options: argparse.Namespace, path: pathlib.Path, command: str
+) -> tuple[int, dict[str, str], list[str]]:
+    """Run all open fits; return the status, the datasets that were not run, and messages."""
     items, plan = items_of(options), plan_of(options)
     with ResultsFile(path, FITS) as file:
         record_command(path.parent, command)
         try:
             not_run = run(items, plan, file, n_jobs=options.jobs, is_shown=not options.quiet)
-            return Ending(not_run=not_run)
         except KeyboardInterrupt:
-            return Ending(130, reason=INTERRUPTED)
+            return 130, {}, [INTERRUPTED]
         except LostWorkersError as error:
-            return Ending(1, reason=f"Error: {error}")
+            return 1, {}, [f"Error: {error}"]
+    if len(not_run) > 2:  # most often for the same reason
+        first = next(iter(not_run.values()))
+        return 0, not_run, [f"Not run: {', '.join(not_run)}; the first: {first}"]
+    return 0, not_run, [f"Not run: {name}: {reason}" for name, reason in not_run.items()]
 
 
 def record_command(folder: pathlib.Path, command: str) -> None:
@@ -157,8 +143,8 @@ def of_protocol(rows: pd.DataFrame, options: argparse.Namespace) -> pd.DataFrame
     """
     training = plan_of(options).training
     params = {
-        method: newest_params(rows, method) if method in OWN else params_text(method, training)
-        for method in rows["method"].unique()
+        method: own["params"].iloc[-1] if method in OWN else params_text(str(method), training)
+        for method, own in rows.groupby("method")
     }
     is_wanted = rows["splits"].str.startswith(options.splits)
     is_wanted &= rows["params"] == rows["method"].map(params)
@@ -173,11 +159,6 @@ def of_protocol(rows: pd.DataFrame, options: argparse.Namespace) -> pd.DataFrame
             file=sys.stderr,
         )
     return rows[is_wanted].reset_index(drop=True)
-
-
-def newest_params(rows: pd.DataFrame, method: str) -> str:
-    """Return the parameters of the last rows of one of our methods."""
-    return rows.loc[rows["method"] == method, "params"].iloc[-1]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -22,19 +22,7 @@ VALID_SHARE = 0.1
 
 @dataclass(frozen=True, eq=False)
 class GraphTable:
-    """Graphs with node features, their classes, and folds.
-
-    Parameters
-    ----------
-    name : str
-        Name of the dataset.
-    graphs : list of pairs
-        Adjacency and node features of each graph.
-    y : ndarray of shape (n_graphs,)
-        Classes.
-    folds : list of pairs of arrays
-        Indices of the graphs to train and to test on.
-    """
+    """Graphs (adjacency and node features), their classes, and folds (training and test)."""
 
     name: str
     graphs: list[tuple[Any, np.ndarray]]

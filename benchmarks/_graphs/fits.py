@@ -1,20 +1,20 @@
 """One fit on a fold, measured after each epoch, its row, and the plan of all fits."""
 
+import itertools
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from skorch.callbacks import LRScheduler
 from torch import nn
 
 from benchmarks._graphs.data import GraphTable
-from benchmarks._harness.results_file import Key, Schema, as_json, one_line, rounded
-from benchmarks._harness.runner import Row, open_fits
-from benchmarks._tabular.fits import few_rows_allowed
+from benchmarks._harness.results_file import Schema, as_json, rounded
+from benchmarks._harness.runner import Row
+from benchmarks._harness.single_fits import SingleFits
 from benchmarks._vision_speech.fits import Config, config_of
 from mixupe_sklearn._graphs.read import read_graphs
 from mixupe_sklearn.adapters.graph import AT_ONCE, MixupEGraphClassifier
@@ -52,7 +52,7 @@ class Training:
         """All of it, as rows record it."""
         return {
             **{"d_hidden": self.d_hidden, "n_layers": 5, "readout": "sum", "norm": True},
-            **{"dropout": 0.5},
+            "dropout": 0.5,
             **{"optimizer": "adam", "lr": LR, "halved_every": HALVED_EVERY},
             **{"batch_size": self.batch_size, "max_epochs": self.max_epochs},
         }
@@ -73,7 +73,7 @@ class Training:
         )
 
 
-class Measured:
+class Curves:
     """Errors and losses of some graphs after each epoch; their batches are built once."""
 
     def __init__(self, graphs: Sequence[Any], y: np.ndarray):
@@ -127,74 +127,52 @@ class Fit:
         n_nodes = sum(adjacency.shape[0] for adjacency, _ in self.table.graphs)
         return n_nodes * self.training.max_epochs
 
+    def measured(self) -> Row:
+        """Fit, and evaluate after each epoch."""
+        table = self.table
+        parts = table.parts(self.protocol, self.fold)
+        (train, y), valid, test = (
+            ([table.graphs[number] for number in part], table.y[part]) for part in parts
+        )
+        curves = {"valid": Curves(*valid), "test": Curves(*test)}
+        model = self.training.make(self.config, seed=self.fold)
 
-def run_fit(fit: Fit) -> list[Row]:
-    """Fit and evaluate after each epoch: one row; that of a failed fit holds the error."""
-    identity = fit.identity
-    try:
-        with few_rows_allowed():
-            return [identity | _fitted(fit) | {"error": ""}]
-    except Exception as error:
-        return [identity | {"error": one_line(error)}]
+        def evaluate(model: Any) -> bool:
+            for one in curves.values():
+                one.add(model)
+            return False
 
-
-def _fitted(fit: Fit) -> Row:
-    table = fit.table
-    parts = table.parts(fit.protocol, fit.fold)
-    (train, y), valid, test = (
-        ([table.graphs[number] for number in part], table.y[part]) for part in parts
-    )
-    measured = {"valid": Measured(*valid), "test": Measured(*test)}
-    model = fit.training.make(fit.config, seed=fit.fold)
-
-    def evaluate(model: Any) -> bool:
-        for one in measured.values():
-            one.add(model)
-        return False
-
-    # As in a search, an interrupt ends the run.
-    model._epoch_hook = evaluate
-    model._keeps_interrupted = False
-    start = time.perf_counter()
-    model.fit(train, y)
-    seconds = time.perf_counter() - start
-    durations = [epoch["dur"] for epoch in model.history_]
-    return {
-        "n_train": len(y),
-        "n_valid": len(valid[1]),
-        "n_test": len(test[1]),
-        "n_classes": len(np.unique(table.y)),
-        "n_parameters": sum(one.numel() for one in model.net_.module_.parameters()),
-        "valid_errors": curve_as_text(measured["valid"].errors),
-        "valid_losses": curve_as_text(measured["valid"].losses),
-        "test_errors": curve_as_text(measured["test"].errors),
-        "seconds_per_epoch": rounded(float(np.median(durations))),
-        "fit_seconds": rounded(seconds),
-    }
+        # As in a search, an interrupt ends the run.
+        model._epoch_hook = evaluate
+        model._keeps_interrupted = False
+        start = time.perf_counter()
+        model.fit(train, y)
+        seconds = time.perf_counter() - start
+        durations = [epoch["dur"] for epoch in model.history_]
+        return {
+            "n_train": len(y),
+            "n_valid": len(valid[1]),
+            "n_test": len(test[1]),
+            "n_classes": len(np.unique(table.y)),
+            "n_parameters": sum(one.numel() for one in model.net_.module_.parameters()),
+            "valid_errors": curve_as_text(curves["valid"].errors),
+            "valid_losses": curve_as_text(curves["valid"].losses),
+            "test_errors": curve_as_text(curves["test"].errors),
+            "seconds_per_epoch": rounded(float(np.median(durations))),
+            "fit_seconds": rounded(seconds),
+        }
 
 
 def configs_of(
     methods: Sequence[str], alphas: Sequence[float], etas: Sequence[float]
 ) -> list[Config]:
-    """Every method with every alpha and eta that it reads.
-
-    Examples
-    --------
-    >>> names = ("erm", "mixup", "mixupe")
-    >>> [len(configs_of([name], [0.2, 1.0], [0.01, 0.1, 1.0])) for name in names]
-    [1, 2, 6]
-    """
-    every = [
-        config_of(method, alpha=alpha, eta=eta)
-        for method in methods
-        for alpha in alphas
-        for eta in etas
-    ]
-    return list(dict.fromkeys(every))
+    """Every method with every alpha and eta that it reads."""
+    every = itertools.product(methods, alphas, etas)
+    return list(dict.fromkeys(config_of(one, alpha=alpha, eta=eta) for one, alpha, eta in every))
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(SingleFits):
     """All methods by both protocols, fold by fold, so that an interrupted run has whole folds.
 
     ``trainings`` are by the name of a dataset, as widths and batches differ.
@@ -207,6 +185,7 @@ class Study:
     retry_failed: bool = False
     # The library whose version is recorded.
     methods: Sequence[str] = ("gin",)
+    schema = SCHEMA
 
     def fits(self, table: GraphTable) -> list[Fit]:
         """All fits on a dataset in their order."""
@@ -218,29 +197,7 @@ class Study:
             for config in self.configs
         ]
 
-    def open_jobs(self, table: GraphTable, done: set[Key]) -> list[Fit]:
-        """Fits that are not done yet; they count as done from now on."""
-        return open_fits(self.fits(table), done, SCHEMA)
-
-    @staticmethod
-    def run_job(job: Fit) -> list[Row]:
-        """Run one fit."""
-        return run_fit(job)
-
 
 def curve_as_text(values: list[int] | list[float]) -> str:
-    """A curve as a cell of a row: a number per epoch.
-
-    Examples
-    --------
-    >>> curve_as_text([3, 2]), curve_as_text([0.51234567, 10.0])
-    ('3 2', '0.5123 10')
-    """
+    """A curve as a cell of a row: a number per epoch."""
     return " ".join(f"{value:.4g}" for value in values)
-
-
-def with_curves(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows whose curves are lists of numbers."""
-    return rows.assign(
-        **{name: rows[name].map(lambda text: [*map(float, text.split())]) for name in CURVES}
-    )

@@ -16,24 +16,28 @@ import numpy as np
 import pandas as pd
 
 from benchmarks._graphs import timing
-from benchmarks._graphs.fits import METHODS, SCHEMA, TITLES, with_curves
+from benchmarks._graphs.fits import CURVES, METHODS, SCHEMA, TITLES
 from benchmarks._graphs.selection import PROTOCOLS, Selected, complete_folds
 from benchmarks._harness.docs_tables import write_block
 from benchmarks._harness.report_tables import (
     Cell,
     Column,
     ReportTable,
-    as_markdown,
-    as_terminal,
     escape_markdown,
     markdown_code,
     number,
     plus_minus,
-    printable,
     short,
     span,
 )
-from benchmarks._harness.results_file import as_json, read_rows, write_text
+from benchmarks._harness.results_file import as_json
+from benchmarks._harness.single_fits import (
+    columns_of,
+    source_line,
+    split_failed,
+    tables_text,
+    write_report,
+)
 
 # Test errors (%) of the paper, by dataset and method; means over ten folds.
 PAPER_ERRORS = {
@@ -44,8 +48,6 @@ PAPER_ERRORS = {
     "IMDBBINARY": {"erm": 25.60, "mixup": 25.30, "mixupe": 25.20},
     "IMDBMULTI": {"erm": 50.33, "mixup": 49.27, "mixupe": 48.53},
 }
-# Wide enough for a table in one piece.
-WIDTH = 140
 SAID = {"xu": "on the test folds (Xu et al.)", "honest": "on validation graphs"}
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "benchmarks" / "graphs.md"
 CAUTION = (
@@ -70,9 +72,10 @@ class Part(NamedTuple):
 
 
 def parts_of(rows: pd.DataFrame) -> Iterator[Part]:
-    """Rows that did not fail, of complete folds, by dataset, training and protocol."""
-    good = with_curves(rows[rows["error"] == ""])
-    for (dataset, _, params), of_set in good.groupby(["dataset", "data", "params"], sort=False):
+    """Rows of complete folds, by dataset, training and protocol, with curves as lists."""
+    read = {name: rows[name].map(lambda text: [*map(float, text.split())]) for name in CURVES}
+    rows = rows.assign(**read)
+    for (dataset, _, params), of_set in rows.groupby(["dataset", "data", "params"], sort=False):
         for protocol in PROTOCOLS:
             part = of_set[of_set["protocol"] == protocol]
             if len(part):
@@ -85,22 +88,17 @@ def errors_table(parts: Sequence[Part]) -> ReportTable:
     for part in parts:
         selected = part.selected()
         best = min(one.mean for one in selected.values())
+        found = [selected.get(name) for name in METHODS]
         cells = [
-            Cell(
-                plus_minus(selected[name].mean, selected[name].deviation),
-                selected[name].mean == best,
-            )
-            if name in selected
-            else Cell()
-            for name in METHODS
+            Cell(plus_minus(one.mean, one.deviation), one.mean == best) if one else Cell()
+            for one in found
         ]
         # The paper selects on test folds, so only such rows compare with it.
         theirs = PAPER_ERRORS.get(part.dataset, {}) if part.protocol == "xu" else {}
         figures = [Cell(number(theirs.get(name, float("nan")))) for name in METHODS]
         words = [part.dataset, SAID[part.protocol], str(part.rows["fold"].nunique())]
         body.append([*map(Cell, words), *cells, *figures])
-    columns = [Column(head, is_number=False) for head in ("Set", "Epoch, alpha and eta chosen")]
-    columns.append(Column("Folds"))
+    columns = columns_of(["Set", "Epoch, alpha and eta chosen"], ["Folds"])
     columns += [Column(TITLES[name], group) for group in ("Ours", "Paper") for name in METHODS]
     caption = (
         "Test error (%), mean and deviation over folds, the lowest mean of a line in bold. "
@@ -124,7 +122,7 @@ def choices_table(parts: Sequence[Part]) -> ReportTable:
         "What was chosen. On the test folds: one epoch, alpha and eta for all folds. On validation "
         "graphs: the median of the epochs and their span, and the number of folds with each value."
     )
-    return ReportTable("choices", caption, [Column(head, is_number=False) for head in heads], body)
+    return ReportTable("choices", caption, columns_of(heads), body)
 
 
 def _counted(values: pd.Series) -> str:
@@ -147,47 +145,30 @@ def settings_lines(parts: Sequence[Part]) -> list[str]:
             f"{rows['n_parameters'].iloc[0]:,.0f} parameters; grid {markdown_code(as_json(grid))}; "
             f"training {markdown_code(as_json(part.training))}"
         )
-    every = pd.concat([part.rows for part in parts])
-    commits = ", ".join(map(markdown_code, every["commit"].unique()))
-    return [*lines, f"- commit {commits}; {escape_markdown(every['versions'].iloc[-1])}"]
+    return [*lines, source_line(pd.concat([part.rows for part in parts]))]
 
 
 def tables_of(folder: pathlib.Path) -> tuple[list[ReportTable], list[str]]:
     """All tables of a folder, and how its rows were made."""
-    path = folder / "rows.csv"
-    rows = read_rows(path, SCHEMA) if path.exists() else pd.DataFrame({"error": []})
-    failed = [text for text in rows["error"] if text]
-    parts = list(parts_of(rows)) if len(failed) < len(rows) else []
-    if not parts:
-        reason = f": all {len(failed)} fits failed, such as: {failed[0]}" if failed else ""
-        raise ValueError(f"Got no rows in {path}, but expected some to report on{reason}.")
+    rows, failed = split_failed(folder / "rows.csv", SCHEMA)
+    parts = list(parts_of(rows))
     tables = [errors_table(parts), choices_table(parts)]
     if (folder / timing.FILE).exists():
         tables += timing.tables_of(folder / timing.FILE)
     lines = settings_lines(parts)
-    n_left = len(rows) - len(failed) - sum(len(part.rows) for part in parts)
+    n_left = len(rows) - sum(len(part.rows) for part in parts)
     if n_left:
         lines.append(f"- {n_left} fits are left out, of folds that do not have all fits yet")
-    if failed:
-        example = escape_markdown(failed[0])
-        lines.append(f"- {len(failed)} of {len(rows)} fits failed, such as: {example}")
-    return tables, lines
+    return tables, [*lines, *failed]
 
 
 def make_report(folder: pathlib.Path) -> str:
     """Write the report on all rows of a folder, and return the text for the terminal."""
     tables, lines = tables_of(folder)
-    parts = ["# Graphs", *map(as_markdown, tables), "How it was run:", "\n".join(lines)]
-    file = folder / "report.md"
-    write_text(file, "\n\n".join(parts) + "\n")
-    return "\n\n".join([as_printed(tables), "\n".join(lines), f"Report: {file}"])
-
-
-def as_printed(tables: Sequence[ReportTable]) -> str:
-    """Tables for the terminal."""
-    return "\n\n".join(f"{printable(one.caption)}\n\n{as_terminal(one, WIDTH)}" for one in tables)
+    parts = ["# Graphs", tables_text(tables), "How it was run:", "\n".join(lines)]
+    return write_report(folder / "report.md", "\n\n".join(parts) + "\n")
 
 
 def write_page(folder: pathlib.Path) -> None:
     """Write the tables into the docs page."""
-    write_block(PAGE, "graphs", "\n\n".join(map(as_markdown, tables_of(folder)[0])))
+    write_block(PAGE, "graphs", tables_text(tables_of(folder)[0]))

@@ -2,7 +2,7 @@
 
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,9 @@ from torch_geometric.nn import GINConv, global_add_pool
 
 from benchmarks._graphs.data import GraphTable
 from benchmarks._graphs.fits import LR, METHODS, TITLES, Training
-from benchmarks._harness.environment import commit, versions_of
-from benchmarks._harness.paired_timing import Run, Times, median, ratio_of, time_in_turns
-from benchmarks._harness.report_tables import Cell, Column, ReportTable, number
-from benchmarks._harness.results_file import write_text
+from benchmarks._harness.paired_timing import Run, judged, median, time_in_turns, write_times
+from benchmarks._harness.report_tables import Cell, ReportTable
+from benchmarks._harness.single_fits import columns_of
 from benchmarks._vision_speech.fits import config_of
 from mixupe_sklearn._data.batches import make_dataset
 
@@ -109,58 +108,40 @@ def runs_of(table: GraphTable, training: Training, n_epochs: int) -> dict[str, R
 
 
 def measure(
-    tables: Sequence[GraphTable], trainings: Sequence[Training], n_rounds: int, n_epochs: int = 3
-) -> dict[str, Any]:
-    """Seconds per epoch of each candidate in each round, by dataset."""
-    found: dict[str, Times] = {}
-    for table, training in zip(tables, trainings, strict=True):
-        runs = runs_of(table, training, n_epochs)
-        found[table.name] = time_in_turns(runs, n_rounds, n_units=n_epochs, digits=5)
-    about = {"n_epochs": n_epochs, "commit": commit(), "versions": versions_of(["gin"])}
-    return about | {"seconds": found}
+    path: pathlib.Path,
+    pairs: Sequence[tuple[GraphTable, Training]],
+    n_rounds: int,
+    n_epochs: int = 3,
+) -> None:
+    """Write the seconds per epoch of each candidate in each round, by dataset."""
+    found = {
+        table.name: time_in_turns(
+            runs_of(table, training, n_epochs), n_rounds, n_units=n_epochs, digits=5
+        )
+        for table, training in pairs
+    }
+    write_times(path, {"n_epochs": n_epochs}, found)
 
 
 def tables_of(path: pathlib.Path) -> list[ReportTable]:
-    """The ratios with their bounds."""
-    results = json.loads(path.read_text())
-    return [_ratios(results), _epochs(results)]
-
-
-def _ratios(results: Mapping[str, Any]) -> ReportTable:
-    body = []
+    """The ratios with their bounds, and epochs a second."""
+    results, steps, epochs = json.loads(path.read_text()), [], []
     for name, times in results["seconds"].items():
-        ratio = ratio_of(times["MixupE"], times["Mixup"])
-        verdict = "held" if ratio.median <= MOST else "missed"
-        figures = [str(len(times["Mixup"])), str(ratio), number(MOST), verdict]
-        body.append([Cell(name), *map(Cell, figures)])
-    heads = ("Rounds", "Ratio (quartiles)", "At most", "Verdict")
+        figures = judged(times["MixupE"], times["Mixup"], MOST)
+        steps.append([*map(Cell, [name, *figures])])
+        rates = [f"{1 / median(times[one]):.3g}" for one in (PLAIN, *TITLES.values())]
+        _, ratio, _, verdict = judged(times["ERM"], times[PLAIN], MOST_OF_PLAIN)
+        epochs.append([*map(Cell, [name, *rates, ratio, verdict])])
+    heads = ["Rounds", "Ratio (quartiles)", "At most", "Verdict"]
     caption = (
         f"A step of MixupE over one of Mixup: the median of the ratios of a round of "
         f"{results['n_epochs']} epochs each, in turns in one process with one thread."
     )
-    return ReportTable(
-        "steps", caption, [Column("Set", is_number=False), *map(Column, heads)], body
-    )
-
-
-def _epochs(results: Mapping[str, Any]) -> ReportTable:
-    body = []
-    for name, times in results["seconds"].items():
-        rates = [f"{1 / median(times[one]):.3g}" for one in (PLAIN, *TITLES.values())]
-        ratio = ratio_of(times["ERM"], times[PLAIN])
-        verdict = "held" if ratio.median <= MOST_OF_PLAIN else "missed"
-        body.append([Cell(name), *map(Cell, (*rates, str(ratio), verdict))])
-    heads = (PLAIN, *TITLES.values(), "ERM over plain (quartiles)", "At most 1")
+    first = ReportTable("steps", caption, columns_of(["Set"], heads), steps)
+    heads = [PLAIN, *TITLES.values(), "ERM over plain (quartiles)", "At most 1"]
     caption = (
         "Epochs a second, and the time of an epoch of ours without mixing over that of a plain "
         "loop: the same network of PyTorch Geometric's own layers, its DataLoader, the same "
         "optimizer; of the same rounds."
     )
-    return ReportTable(
-        "epochs", caption, [Column("Set", is_number=False), *map(Column, heads)], body
-    )
-
-
-def write(results: Mapping[str, Any], path: pathlib.Path) -> None:
-    """Write the times."""
-    write_text(path, json.dumps(results, indent=1) + "\n")
+    return [first, ReportTable("epochs", caption, columns_of(["Set"], heads), epochs)]

@@ -7,5 +7,6 @@
 - ``report_tables``: tables in the terminal, in Markdown and in LaTeX; number formats; escaping.
 - ``docs_tables``: tables between two comments of a docs page.
 - ``labels``: labels of recorded results that have been renamed since.
+- ``single_fits``: one row per fit, failed rows and the report of images, speech and graphs.
 - ``paired_timing``, ``resources``, ``subprocesses``: time, memory and child processes.
 """

@@ -13,13 +13,7 @@ INTERRUPTED = "Interrupted: all finished fits are saved; the same command resume
 
 
 def positive_int(text: str) -> int:
-    """Read an integer of at least one: a type for argparse.
-
-    Examples
-    --------
-    >>> positive_int("3")
-    3
-    """
+    """Read an integer of at least one: a type for argparse."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"got {text!r}, but expected an integer >= 1")
     return int(text)
@@ -30,14 +24,8 @@ def add_run_options(
 ) -> None:
     """Add the options of every command that runs fits and reports on their rows.
 
-    Parameters
-    ----------
-    group : argparse parser or group
-        Takes the options.
-    output : str
-        Help of ``--output``, with its default.
-    docs : str, default=None
-        The docs page that ``--docs`` writes to; without it there is no such option.
+    ``output`` is the help of ``--output``, and ``docs`` the page that ``--docs`` writes to; without
+    it there is no such option.
     """
     group.add_argument(
         "--jobs", type=positive_int, default=2, help="processes, one thread each (2)"
@@ -57,11 +45,6 @@ def run_command(work: Callable[[], int]) -> int:
 
     Warnings are printed as notes. An interrupt returns 130, lost worker processes 1, and invalid
     options or files 2.
-
-    Examples
-    --------
-    >>> run_command(lambda: 0)
-    0
     """
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: _print_error(f"Note: {message}")

@@ -31,13 +31,7 @@ def commit() -> str:
 
 
 def versions(libraries: Sequence[str] = LIBRARIES) -> dict[str, str]:
-    """Return the versions of Python and of some libraries.
-
-    Examples
-    --------
-    >>> versions(["no-such-library"])["no-such-library"]
-    'not installed'
-    """
+    """Return the versions of Python and of some libraries."""
     found = {"Python": platform.python_version()}
     for name in libraries:
         try:
@@ -70,21 +64,16 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def source_fingerprint(folder: pathlib.Path) -> str:
-    """Return a short hash of all source files of a folder."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        digest.update(path.relative_to(folder).as_posix().encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]
-
-
 def describe_run(scale: str, libraries: Sequence[str]) -> dict[str, Any]:
     """Describe a run: parts of an older run are kept if their description is equal."""
     package = pathlib.Path(mixupe_sklearn.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        digest.update(path.relative_to(package).as_posix().encode())
+        digest.update(path.read_bytes())
     return {
         "scale": scale,
         "versions": versions(libraries),
-        "source": source_fingerprint(package),
+        "source": digest.hexdigest()[:12],
         "machine": describe_machine(),
     }

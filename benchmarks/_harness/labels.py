@@ -18,12 +18,6 @@ def renamed_labels() -> dict[str, str]:
 
 
 def present_label(text: str) -> str:
-    """The present form of a recorded label, or of the label before its first colon.
-
-    Examples
-    --------
-    >>> present_label("one network: 200 of 200")
-    'one network: 200 of 200'
-    """
+    """The present form of a recorded label, or of the label before its first colon."""
     label, colon, rest = text.partition(":")
     return renamed_labels().get(label, label) + colon + rest

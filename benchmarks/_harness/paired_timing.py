@@ -1,29 +1,26 @@
 """Times of candidates that run in turns, their ratios, and the number of threads meanwhile."""
 
 import gc
+import json
+import pathlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from benchmarks._harness.environment import commit, versions_of
+from benchmarks._harness.results_file import write_text
 
 Run = Callable[[], object]
 Times = dict[str, list[float]]
 
 
 class Ratio(NamedTuple):
-    """The median of some ratios, and their quartiles.
-
-    Examples
-    --------
-    >>> print(Ratio(0.5, 0.4, 0.625))
-    0.50 (0.40 to 0.62)
-    >>> print(Ratio(0.5, 0.5, 0.5))  # of a single round
-    0.50 (no spread)
-    """
+    """The median of some ratios, and their quartiles."""
 
     median: float
     low: float
@@ -44,29 +41,28 @@ def ratio_of(times: list[float], others: list[float]) -> Ratio:
 
     A machine that slows down for a while slows both of a pair, so the ratios spread less than the
     times.
-
-    Examples
-    --------
-    >>> ratio_of([1.0, 2.0, 9.0], [2.0, 4.0, 12.0])
-    Ratio(median=0.5, low=0.5, high=0.625)
     """
-    if len(times) != len(others):
-        raise ValueError(
-            f"Got {len(times)} and {len(others)} times, but expected one of each in every round."
-        )
-    low, middle, high = np.percentile(np.divide(times, others), [25, 50, 75])
+    ratios = [one / other for one, other in zip(times, others, strict=True)]
+    low, middle, high = np.percentile(ratios, [25, 50, 75])
     return Ratio(float(middle), float(low), float(high))
 
 
 def at_most(ratio: Ratio, bound: float) -> str:
-    """Whether a ratio keeps its bound, in words.
-
-    Examples
-    --------
-    >>> at_most(Ratio(0.5, 0.4, 0.625), 0.4)
-    'at most 0.4: not held'
-    """
+    """Whether a ratio keeps its bound, in words."""
     return f"at most {bound:g}: {'held' if ratio.median <= bound else 'not held'}"
+
+
+def judged(times: list[float], others: list[float], bound: float) -> list[str]:
+    """Rounds, ratio, bound and verdict, as cells of a table."""
+    ratio = ratio_of(times, others)
+    verdict = "held" if ratio.median <= bound else "missed"
+    return [str(len(times)), str(ratio), f"{bound:.2f}", verdict]
+
+
+def write_times(path: pathlib.Path, about: Mapping[str, Any], seconds: Mapping[str, Times]) -> None:
+    """Write the times of a benchmark as JSON, with commit and versions."""
+    source = {"commit": commit(), "versions": versions_of(["gin"])}
+    write_text(path, json.dumps({**about, **source, "seconds": seconds}, indent=1) + "\n")
 
 
 def seconds_of(name: str, run: Run) -> float:
@@ -86,31 +82,25 @@ def take_turns(
 ) -> Times:
     """Seconds of each candidate in each round; every second round runs them in reverse order.
 
-    Parameters
-    ----------
-    runs : mapping of str to callable
-        The candidates.
-    n_rounds : int
-        Number of rounds. Each round runs every candidate once.
-    most_seconds : float, default=inf
-        No round starts that would probably end after so many seconds. The first round always
-        runs. The second runs too, since a ratio needs a spread, unless the first took longer.
-    clock : callable, default=seconds_of
-        Runs a candidate, given by name and function, and returns its seconds.
-
-    Returns
-    -------
-    times : dict of str to list of float
-        One entry per round.
+    No round starts that would probably end after ``most_seconds``. The first always runs. The
+    second runs too, since a ratio needs a spread, unless the first took longer. ``clock`` runs a
+    candidate, given by name and function, and returns its seconds.
     """
     times: Times = {name: [] for name in runs}
     start = time.perf_counter()
-    with _frozen_objects():
+    # Collections visit new objects only: those of all imported libraries take a while.
+    gc.collect()
+    gc.freeze()
+    try:
         for number in range(n_rounds):
-            if number and not _has_time(time.perf_counter() - start, number, most_seconds):
-                break
+            if number:
+                seconds = time.perf_counter() - start
+                if seconds * (1 if number == 1 else (number + 1) / number) > most_seconds:
+                    break
             for name in list(runs)[:: 1 if number % 2 == 0 else -1]:
                 times[name].append(clock(name, runs[name]))
+    finally:
+        gc.unfreeze()
     return times
 
 
@@ -127,31 +117,8 @@ def time_in_turns(
     }
 
 
-def _has_time(seconds: float, n_done: int, most_seconds: float) -> bool:
-    if n_done == 1:
-        return seconds <= most_seconds
-    return seconds * (n_done + 1) / n_done <= most_seconds
-
-
-@contextmanager
-def _frozen_objects() -> Iterator[None]:
-    """Let collections visit new objects only: those of all imported libraries take a while."""
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-
-
 def per_step(times: Times, n_steps: Mapping[str, int]) -> Times:
-    """Microseconds per step, to a tenth, from seconds.
-
-    Examples
-    --------
-    >>> per_step({"ours": [0.5]}, {"ours": 1000})
-    {'ours': [500.0]}
-    """
+    """Microseconds per step, to a tenth, from seconds."""
     return {
         name: [round(1e6 * seconds / n_steps[name], 1) for seconds in values]
         for name, values in times.items()
@@ -160,14 +127,7 @@ def per_step(times: Times, n_steps: Mapping[str, int]) -> Times:
 
 @contextmanager
 def threads(n_threads: int) -> Iterator[None]:
-    """Limit torch and the libraries below numpy to so many threads, and restore the setting.
-
-    Examples
-    --------
-    >>> with threads(1):
-    ...     torch.get_num_threads()
-    1
-    """
+    """Limit torch and the libraries below numpy to so many threads, and restore the setting."""
     before = torch.get_num_threads()
     with threadpool_limits(n_threads):
         torch.set_num_threads(n_threads)

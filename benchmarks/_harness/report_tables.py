@@ -5,18 +5,14 @@ format escapes them. CSV files are for programs and hold names as they are.
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import groupby
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import pandas as pd
 
 TERMINAL_WIDTH = 100
-# Longer names are shortened in the terminal.
-NAME_WIDTH = 20
-# Characters that fit on a LaTeX page in small print.
-PAGE_WIDTH = 96
+# Longer names and texts are shortened in the terminal.
+NAME_WIDTH, CELL_WIDTH = 20, 60
 
 # What begins a list, a rule, a heading, a comment, a fence or a target at the start of a line.
 _BEGIN = re.compile(r"[-+](?=[-+\s]|$)|[=%:]|\((?=[^)]*\)=)")
@@ -44,13 +40,7 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    r"""Return text without control characters, with its lines.
-
-    Examples
-    --------
-    >>> printable_lines("two\nlines\x07")
-    'two\nlines'
-    """
+    r"""Return text without control characters, with its lines."""
     return "\n".join(map(printable, text.splitlines()))
 
 
@@ -72,13 +62,7 @@ def escape_markdown(text: str) -> str:
 
 
 def markdown_code(text: str) -> str:
-    """Return text as inline code in Markdown.
-
-    Examples
-    --------
-    >>> markdown_code("a`b"), markdown_code("ab")
-    ('``a`b``', '`ab`')
-    """
+    """Return text as inline code in Markdown."""
     text = printable(text)
     longest = max(map(len, re.findall("`+", text)), default=0)
     mark = "`" * (longest + 1)
@@ -87,13 +71,7 @@ def markdown_code(text: str) -> str:
 
 
 def escape_latex(text: str) -> str:
-    r"""Return text that LaTeX prints as it is.
-
-    Examples
-    --------
-    >>> print(escape_latex("50 % of a_b"))
-    50 \% of a\_b
-    """
+    r"""Return text that LaTeX prints as it is."""
     text = re.sub(r"(?<![\w.])-(?=\d)", "\N{MINUS SIGN}", printable(text))
     # LaTeX would join two hyphens to a dash.
     return re.sub("-(?=-)", "-{}", text.translate(_LATEX))
@@ -101,61 +79,39 @@ def escape_latex(text: str) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its head, the head of its group, and whether it holds numbers."""
+    """A column: its head, a common head of several columns, and whether it holds numbers."""
 
     head: str
     group: str = ""
     is_number: bool = True
 
+    @property
+    def title(self) -> str:
+        """Both heads in one line."""
+        return f"{self.group} {self.head}".strip()
+
 
 @dataclass(frozen=True)
 class Cell:
-    """Text in a table; a remark spans all columns but the first."""
+    """Text in a table."""
 
     text: str = ""
     is_best: bool = False
-    is_remark: bool = False
 
 
 @dataclass(frozen=True)
 class ReportTable:
-    """A table with a caption, and notes below it."""
+    """A table with a caption, and notes below it; a row may lack cells at its end."""
 
     name: str
     caption: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
-    notes: Sequence[str] = field(default_factory=tuple)
-
-
-def pick(table: ReportTable, places: Sequence[int]) -> ReportTable:
-    """Return a table of some columns, which include the first."""
-    rows = [row if row[-1].is_remark else [row[place] for place in places] for row in table.rows]
-    return replace(table, columns=[table.columns[place] for place in places], rows=rows)
-
-
-def without(table: ReportTable, heads: Sequence[str]) -> ReportTable:
-    """Return a table without some columns; a group with one column left becomes that column."""
-    places = [place for place, column in enumerate(table.columns) if column.head not in heads]
-    part = pick(table, places)
-    sizes = Counter(column.group for column in part.columns)
-    columns = [
-        replace(column, head=column.group, group="")
-        if column.group and sizes[column.group] == 1
-        else column
-        for column in part.columns
-    ]
-    return replace(part, columns=columns)
+    notes: Sequence[str] = ()
 
 
 def number(value: float, decimals: int = 2) -> str:
-    """Format a number; blank if it is missing.
-
-    Examples
-    --------
-    >>> number(-1.234), number(float("nan"))
-    ('-1.23', '')
-    """
+    """Format a number; blank if it is missing."""
     return "" if pd.isna(value) else f"{value:.{decimals}f}"
 
 
@@ -165,13 +121,7 @@ def signed(value: float) -> str:
 
 
 def plus_minus(mean: float, deviation: float, decimals: int = 2) -> str:
-    """Format a mean and its standard deviation, which may be missing.
-
-    Examples
-    --------
-    >>> plus_minus(3.14159, 0.5), plus_minus(3.14159, float("nan"))
-    ('3.14 ± 0.50', '3.14')
-    """
+    """Format a mean and its standard deviation, which may be missing."""
     shown = number(mean, decimals)
     return shown if pd.isna(deviation) else f"{shown} ± {number(deviation, decimals)}"
 
@@ -187,24 +137,12 @@ def p_value(value: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """Format seconds with two significant digits.
-
-    Examples
-    --------
-    >>> seconds(0.01234), seconds(123.4)
-    ('0.012', '123')
-    """
+    """Format seconds with two significant digits."""
     return "" if pd.isna(value) else f"{value:.2g}" if value < 10 else f"{value:.0f}"
 
 
 def span(counts: Sequence[int]) -> str:
-    """Format counts: one, or the lowest and the highest.
-
-    Examples
-    --------
-    >>> span([5, 5]), span([5, 3])
-    ('5', '3 to 5')
-    """
+    """Format counts: one, or the lowest and the highest."""
     low, high = min(counts), max(counts)
     return str(low) if low == high else f"{low} to {high}"
 
@@ -225,128 +163,45 @@ def plain_markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     )
 
 
-def head_of(column: Column) -> str:
-    """Return the head of a column in one line."""
-    return " ".join(part for part in (column.group, column.head) if part)
+def _texts_of(table: ReportTable, escape: Callable[[str], str], best: str) -> list[list[str]]:
+    """Return heads and rows as escaped text; ``best`` formats the best cells."""
+    lines = [[escape(column.title) for column in table.columns]]
+    for row in table.rows:
+        texts = [escape(cell.text) for cell in row]
+        texts = [best.format(t) if c.is_best else t for c, t in zip(row, texts, strict=True)]
+        lines.append(texts + [""] * (len(table.columns) - len(texts)))
+    return lines
 
 
 def as_markdown(table: ReportTable) -> str:
     """Return a table in GitHub's Markdown, its caption above and its notes below."""
-    heads = [escape_markdown(head_of(column)) for column in table.columns]
+    heads, *rows = _texts_of(table, escape_markdown, "**{}**")
     rules = ["---:" if column.is_number else "---" for column in table.columns]
-    body = []
-    for row in table.rows:
-        texts = [escape_markdown(cell.text) for cell in row]
-        cells = [f"**{t}**" if c.is_best else t for c, t in zip(row, texts, strict=True)]
-        body.append(cells + [""] * (len(table.columns) - len(cells)))
-    lines = [f"| {' | '.join(cells)} |" for cells in [heads, rules, *body]]
+    lines = [f"| {' | '.join(cells)} |" for cells in [heads, rules, *rows]]
     parts = [escape_markdown(table.caption), "\n".join(lines), *map(escape_markdown, table.notes)]
     return "\n\n".join(parts)
 
 
 def as_terminal(table: ReportTable, width: int = TERMINAL_WIDTH) -> str:
     """Return a plain table; columns that do not fit follow below, with the first column again."""
-    return "\n\n".join(_as_text(part) for part in split_columns(_for_terminal(table), width))
-
-
-def _for_terminal(table: ReportTable) -> ReportTable:
-    """Return the table without control characters, with short names in the first column."""
-    columns = [
-        replace(column, head=printable(column.head), group=printable(column.group))
-        for column in table.columns
-    ]
-    rows = [[replace(cell, text=printable(cell.text)) for cell in row] for row in table.rows]
-    rows = [[Cell(_fit(row[0].text, NAME_WIDTH)), *row[1:]] for row in rows]
-    return replace(table, columns=columns, rows=rows)
-
-
-def _fit(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def _plain(cell: Cell) -> str:
-    return cell.text + ("*" if cell.is_best else "")
-
-
-def widths_of(table: ReportTable) -> list[int]:
-    """Return the width of each column in characters, without remarks."""
-    widths = [max(map(len, (column.head, column.group))) for column in table.columns]
-    for row in table.rows:
-        for place, cell in enumerate(row):
-            if not cell.is_remark:
-                widths[place] = max(widths[place], len(_plain(cell)))
-    return widths
-
-
-def split_columns(table: ReportTable, width: int) -> list[ReportTable]:
-    """Return tables of the first column and as many others as fit; groups stay together."""
-    widths = widths_of(table)
-    places = range(1, len(table.columns))
-    groups = [list(g) for _, g in groupby(places, key=lambda p: table.columns[p].group or p)]
-    parts: list[list[int]] = [[]]
-    for group in groups:
-        taken = widths[0] + sum(2 + widths[place] for place in [*parts[-1], *group])
-        if parts[-1] and taken > width:
-            parts.append([])
-        parts[-1].extend(group)
-    return [pick(table, [0, *part]) for part in parts]
-
-
-def _as_text(table: ReportTable) -> str:
-    widths = widths_of(table)
-    lines = []
-    if any(column.group for column in table.columns):
-        groups = [
-            column.group if place == 0 or column.group != table.columns[place - 1].group else ""
-            for place, column in enumerate(table.columns)
-        ]
-        lines.append(_line(table, groups, widths))
-    lines.append(_line(table, [column.head for column in table.columns], widths))
-    lines.append("  ".join("-" * width for width in widths))
-    for row in table.rows:
-        texts = [_plain(cell) for cell in row]
-        rest = sum(widths[1:]) + 2 * (len(widths) - 2)
-        remark = f"{texts[0]:<{widths[0]}}  {_fit(texts[-1], rest)}"
-        lines.append(remark if row[-1].is_remark else _line(table, texts, widths))
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def _line(table: ReportTable, texts: Sequence[str], widths: Sequence[int]) -> str:
-    parts = zip(table.columns, texts, widths, strict=True)
-    return "  ".join(f"{t:>{w}}" if c.is_number else f"{t:<{w}}" for c, t, w in parts)
+    heads, *rows = _texts_of(table, printable, "{}*")
+    names = [name if len(name) <= NAME_WIDTH else name[: NAME_WIDTH - 1] + "…" for name, *_ in rows]
+    frame = pd.DataFrame([row[1:] for row in rows], index=names, columns=heads[1:], dtype=str)
+    return frame.rename_axis(columns=heads[0]).to_string(line_width=width, max_colwidth=CELL_WIDTH)
 
 
 def as_latex(table: ReportTable) -> str:
-    """Return LaTeX tables for booktabs; columns that do not fit on a page follow in another one."""
-    parts = split_columns(table, PAGE_WIDTH)
-    return "\n".join(_as_latex(part, number) for number, part in enumerate(parts))
-
-
-def _as_latex(table: ReportTable, part: int) -> str:
-    """Return one LaTeX table, with remarks and notes below it."""
-    heads = [(escape_latex(column.group), escape_latex(column.head)) for column in table.columns]
-    remarks = [f"{row[0].text}: {row[-1].text}" for row in table.rows if row[-1].is_remark]
-    rows = [row for row in table.rows if not row[-1].is_remark]
-    has_groups = any(group for group, _ in heads)
-    frame = pd.DataFrame(
-        [[_latex_cell(cell) for cell in row] for row in rows],
-        columns=pd.MultiIndex.from_tuples(heads) if has_groups else [head for _, head in heads],
+    """Return a LaTeX table for booktabs; the notes are part of its caption."""
+    heads, *rows = _texts_of(table, escape_latex, r"\textbf{{{}}}")
+    return (
+        pd.DataFrame(rows, columns=heads)
+        .style.hide(axis="index")
+        .to_latex(
+            column_format="".join("r" if column.is_number else "l" for column in table.columns),
+            position="htbp",
+            position_float="centering",
+            hrules=True,
+            label=f"tab:tabular-{table.name}",
+            caption=escape_latex(" ".join([table.caption, *table.notes])),
+        )
     )
-    text = frame.style.hide(axis="index").to_latex(
-        column_format="".join("r" if column.is_number else "l" for column in table.columns),
-        position="htbp",
-        position_float="centering",
-        hrules=True,
-        label=f"tab:tabular-{table.name}" + (f"-{part + 1}" if part else ""),
-        caption=escape_latex(table.caption) + (" (Continued.)" if part else ""),
-        multicol_align="c",
-    )
-    notes = "".join(
-        rf"\par\smallskip {escape_latex(note)}" + "\n" for note in [*remarks, *table.notes]
-    )
-    return text.replace("\\end{table}", notes + "\\end{table}")
-
-
-def _latex_cell(cell: Cell) -> str:
-    text = escape_latex(cell.text)
-    return rf"\textbf{{{text}}}" if cell.is_best else text

@@ -33,16 +33,9 @@ def write_text(path: pathlib.Path, text: str) -> pathlib.Path:
 
 
 class Schema(NamedTuple):
-    """The columns of a CSV results file.
+    """The columns of a CSV results file: all, those of text, and those that identify a fit.
 
-    Parameters
-    ----------
-    columns : tuple of str
-        All columns in their order.
-    texts : frozenset of str
-        Columns of text. The others hold numbers, which may be missing.
-    key : tuple of str
-        Columns that identify a fit.
+    Columns that are not of text hold numbers, which may be missing.
     """
 
     columns: tuple[str, ...]
@@ -55,14 +48,7 @@ class Schema(NamedTuple):
         return [name for name in self.columns if name not in self.texts]
 
     def key_of(self, row: Mapping[str, Any]) -> Key:
-        """Return what identifies a fit, as text; equal numbers give equal text.
-
-        Examples
-        --------
-        >>> schema = Schema(("name", "alpha", "eta"), frozenset({"name"}), ("name", "alpha", "eta"))
-        >>> schema.key_of({"name": "7", "alpha": "1E-03", "eta": None})
-        ('7', '0.001', '')
-        """
+        """Return what identifies a fit, as text; equal numbers give equal text."""
         return tuple(_normalized(row[name], name in self.texts) for name in self.key)
 
     def as_line(self, row: Mapping[str, Any]) -> str:
@@ -73,13 +59,15 @@ class Schema(NamedTuple):
                 f"Got a row with {sorted(unknown)}, but expected columns of {self.columns}."
             )
         values = [row.get(name) for name in self.columns]
-        one_line = [printable(v) if isinstance(v, str) else v for v in values]
         text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerow(one_line)
+        csv.writer(text, lineterminator="\n").writerow(
+            [printable(value) if isinstance(value, str) else value for value in values]
+        )
         return text.getvalue()
 
 
 def _normalized(value: Any, is_text: bool) -> str:
+    """Return the text of one value of a key."""
     text = "" if value is None else printable(str(value))
     if not is_text:
         with suppress(ValueError):
@@ -175,6 +163,7 @@ class ResultsFile:
         self._lock.release()
 
     def _remove_incomplete_line(self) -> None:
+        """Remove what a killed process wrote last."""
         if not self.path.exists():
             return
         _, end = complete_lines(self.path, self.schema.columns)
@@ -222,82 +211,48 @@ class ResultsFile:
 class JsonResults:
     """A JSON file with the description of a run and its named parts.
 
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file. Parts of an equal run are kept and not measured again; those of another run are
-        replaced.
-    run : dict
-        Describes this run.
-    is_fresh : bool, default=False
-        Whether all parts are measured again.
-    again : sequence of str, default=()
-        Parts to measure again with the current source. The file records which parts were measured
-        with which source.
+    Parts of an equal run are kept and not measured again, unless the file ``is_fresh``; those of
+    another run are replaced. The parts ``again`` are measured again with the current source, and
+    the file records which parts were measured with which source.
     """
 
     def __init__(
-        self,
-        path: pathlib.Path,
-        run: Results,
-        is_fresh: bool = False,
-        again: Sequence[str] = (),
+        self, path: pathlib.Path, run: Results, is_fresh: bool = False, again: Sequence[str] = ()
     ):
         self.path = path
         self.run = run
         kept = read_json_results(path) if path.exists() and not is_fresh else {}
+        known: Results = kept.get("parts", {})
+        unknown = [name for name in again if name not in known]
+        if unknown:
+            raise ValueError(
+                f"Got --again {unknown[0]}, but expected parts that are in the file: "
+                f"{', '.join(known) or 'it has none'}."
+            )
         if again:
-            _check_parts(again, kept)
             later = {**kept["run"].get("again", {}), **dict.fromkeys(again, run["source"])}
             self.run = {**kept["run"], "again": later}
-            self.parts: Results = {
-                name: part for name, part in kept["parts"].items() if name not in again
-            }
+            self.parts = {name: part for name, part in known.items() if name not in again}
         else:
-            self.parts = kept["parts"] if kept.get("run") == run else {}
+            self.parts = known if kept.get("run") == run else {}
 
     def part(self, name: str, measure: Callable[[], Results]) -> Results:
         """Return a part by name; measure and write it if the file does not have it."""
         if name not in self.parts:
             self.parts[name] = measure()
-            text = json.dumps({"run": self.run, "parts": self.parts}, indent=1)
-            write_text(self.path, _join_numbers(text) + "\n")
+            # One line per part, so that a person can compare two files.
+            lines = (f"{json.dumps(own)}: {json.dumps(part)}" for own, part in self.parts.items())
+            parts = ",\n".join(lines)
+            write_text(self.path, f'{{"run": {json.dumps(self.run)},\n"parts": {{\n{parts}}}}}\n')
         return self.parts[name]
-
-
-def _check_parts(names: Sequence[str], kept: Results) -> None:
-    known = list(kept.get("parts", {}))
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise ValueError(
-            f"Got --again {unknown[0]}, but expected parts that are in the file: "
-            f"{', '.join(known) or 'it has none'}."
-        )
-
-
-def _join_numbers(text: str) -> str:
-    """Put each list of numbers on one line, so that a person can read and compare the file."""
-    lines: list[str] = []
-    for line in text.splitlines():
-        bare = line.strip()
-        if lines and lines[-1].endswith(("[", ", ")) and bare[:1] in "-0123456789":
-            lines[-1] += bare + (" " if bare.endswith(",") else "")
-        elif lines and bare in ("]", "],") and lines[-1][-1:] in "0123456789":
-            lines[-1] += bare
-        else:
-            lines.append(line)
-    return "\n".join(lines)
 
 
 def read_json_results(path: pathlib.Path) -> Results:
     """Return the run and the parts of a JSON results file."""
     try:
         results = json.loads(path.read_text())
-    except ValueError as error:
-        raise ValueError(
-            f"Got {path.name}, which is not JSON ({error}), but expected results of an earlier "
-            f"run; --fresh measures again."
-        ) from None
+    except ValueError:
+        results = None
     if not isinstance(results, dict) or not {"run", "parts"} <= set(results):
         raise ValueError(
             f"Got {path.name} without run and parts, but expected results of an earlier run; "
@@ -307,18 +262,10 @@ def read_json_results(path: pathlib.Path) -> Results:
 
 
 def as_json(value: Any) -> str:
-    """Return JSON in one line, equal for equal values; a sequence is a list, a class its name.
-
-    Examples
-    --------
-    >>> as_json({"b": (1, 2), "a": None})
-    '{"a": null, "b": [1, 2]}'
-    """
-    return json.dumps(value, sort_keys=True, default=_name_of)
-
-
-def _name_of(value: Any) -> str:
-    return getattr(value, "__name__", repr(value))
+    """Return JSON in one line, equal for equal values; a sequence is a list, a class its name."""
+    return json.dumps(
+        value, sort_keys=True, default=lambda one: getattr(one, "__name__", repr(one))
+    )
 
 
 def rounded(value: float, digits: int = 6) -> float:

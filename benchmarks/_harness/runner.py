@@ -74,23 +74,9 @@ def run(
 ) -> dict[str, str]:
     """Run all fits that the file does not have yet, and append a row for each.
 
-    Parameters
-    ----------
-    items : sequence of Item
-        The datasets.
-    plan : Plan
-        What to run on each.
-    file : ResultsFile
-        The open file of rows: an object with its ``keys`` and ``add``.
-    n_jobs : int, default=1
-        Number of processes.
-    is_shown : bool, default=True
-        Whether to show a progress bar.
-
-    Returns
-    -------
-    not_run : dict
-        Datasets that could not be loaded, and why.
+    ``file`` is an object with the ``keys`` and ``add`` of a ResultsFile, ``n_jobs`` the number of
+    processes, and ``is_shown`` whether there is a progress bar. Returns the datasets that could not
+    be loaded, and why.
     """
     note = {"run": datetime.now(UTC).isoformat(timespec="seconds"), "commit": commit()}
     note["versions"] = versions_of(plan.methods)
@@ -100,16 +86,18 @@ def run(
     jobs = _open_jobs(wanted, plan, done, not_run)
     with (
         closing(run_jobs(jobs, plan.run_job, n_jobs)) as results,
-        _bar(sum(costs), is_shown) as bar,
+        tqdm(
+            total=sum(costs),
+            disable=not is_shown or not any(costs),
+            bar_format="{percentage:3.0f} % |{bar}| {elapsed} so far, {remaining} left{postfix}",
+            smoothing=0,  # as the lengths of jobs differ
+        ) as bar,
     ):
-        for number, (cost, rows) in enumerate(results):
+        for cost, rows in results:
             file.add(row | note for row in rows)
             method = rows[-1].get("method") or rows[-1]["candidate"]
             bar.set_postfix_str(printable(f"{rows[-1]['dataset']} {method}"), refresh=False)
-            if number == 0:  # the time to start the processes does not count
-                bar.reset(total=bar.total - cost)
-            else:
-                bar.update(cost)
+            bar.update(cost)
     return not_run
 
 
@@ -142,26 +130,12 @@ def _open_jobs(
         yield from jobs
 
 
-def _bar(total: int, is_shown: bool) -> Any:
-    """Return a progress bar over the open work."""
-    layout = "{percentage:3.0f} % |{bar}| {elapsed} so far, {remaining} left{postfix}"
-    # Without smoothing, as the lengths of jobs differ.
-    return tqdm(total=total, disable=not is_shown or not total, bar_format=layout, smoothing=0)
-
-
 def run_jobs(
     jobs: Iterable[Job], run_job: RunJob, n_jobs: int = 1
 ) -> Generator[tuple[int, list[Row]]]:
     """Yield the cost and the rows of each job as it finishes.
 
-    Parameters
-    ----------
-    jobs : iterable
-        Dataclasses with a ``table`` and a ``cost``.
-    run_job : callable
-        Does a job and returns its rows.
-    n_jobs : int, default=1
-        Number of processes, with one thread each. One means this process.
+    Each of ``n_jobs`` processes has one thread. One means this process.
     """
     # An interrupt leaves jobs unfinished, which joblib would warn of.
     warnings.filterwarnings("ignore", ".*tasks which were still being processed")

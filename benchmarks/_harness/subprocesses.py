@@ -13,11 +13,7 @@ from typing import Any
 from benchmarks._harness.paired_timing import Run, Times, seconds_of, take_turns
 
 ROOT = pathlib.Path(__file__).parents[2]
-BUSY = """
-print("on", flush=True)
-while True:
-    sum(range(1000))
-"""
+BUSY = "print(flush=True)\nwhile True: sum(range(1000))"
 # Seconds after which a process that neither ends nor reports anything counts as hanging.
 PATIENCE = 120.0
 # The server has imported what the processes need, so that they start at once.
@@ -77,23 +73,11 @@ def beside_busy_cores(
 
 
 class ReportingProcess:
-    """A process that reports each unit of work when it is finished.
+    """A process that reports each unit of work, by name and value, when it is finished.
 
-    Parameters
-    ----------
-    target : callable
-        Runs in the process, with a function that reports, followed by ``args``. A report is a
-        unit's name and value. ``OSError``, ``ValueError`` and ``RuntimeError`` end the process
-        with status 2, and their message is kept.
-    *args : object
-        Arguments of the target.
-
-    Attributes
-    ----------
-    units : dict of str to str
-        Names and values of the units that were reported.
-    message : str
-        The error that ended the process; empty if there was none.
+    The target runs in the process, with a function that reports, followed by ``args``.
+    ``OSError``, ``ValueError`` and ``RuntimeError`` end the process with status 2, and ``message``
+    keeps their text. ``units`` has the reported names and values.
     """
 
     def __init__(self, target: Callable[..., None], *args: Any):

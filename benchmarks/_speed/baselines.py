@@ -65,6 +65,7 @@ FLOOR_STEPS, FLOOR_WORK = 1_000, 2_000_000_000
 # Libraries beyond those of the other candidates.
 NEEDED = {"realmlp": "pytabkit"}
 
+PAPER_PAIR = {name: preset("paper")[name] for name in ("alpha", "eta")}
 Pair = tuple[Tensor, Tensor]
 
 
@@ -110,23 +111,10 @@ class Product(NamedTuple):
 
 
 def products_of(size: Size, n_rows: int, n_first: int | None = None) -> list[Product]:
-    """The products of a step, forward and then backward.
+    """The products of a step on so many samples, forward and then backward.
 
-    Parameters
-    ----------
-    size : Size
-        Gives the network.
-    n_rows : int
-        Samples that pass through it: the batch for ERM and Mixup, twice as many for MixupE.
-    n_first : int or None, default=None
-        Samples in the first layer, where they differ. Mixing and a linear map commute, so MixupE
-        could run the first layer on the clean samples alone.
-
-    Examples
-    --------
-    >>> size = Size(rows=10, features=4, classes=3, width=8, batch=5)
-    >>> [tuple(product.out.shape) for product in products_of(size, 5)]
-    [(5, 8), (5, 8), (5, 3), (3, 8), (5, 8), (8, 8), (5, 8), (8, 4)]
+    The first layer may have fewer samples: mixing and a linear map commute, so MixupE could run it
+    on the clean samples alone.
     """
     forward, backward = [], []
     for place, (n_in, n_out) in enumerate(size.layers()):
@@ -171,18 +159,8 @@ def listing_loss(
 ) -> tuple[Tensor, Tensor]:
     """Loss of a step as the listing of the paper's appendix has it, and the mixed logits.
 
-    Parameters
-    ----------
-    module : callable
-        Returns logits.
-    clean, others : pair of Tensor
-        Samples and one-hot targets, and those of their partners.
-    lam : float
-        The mixing weight of this step.
-    alpha : float
-        Parameter of the Beta distribution.
-    eta : float or None
-        Weight of the penalty; None runs Mixup without it.
+    ``clean`` and ``others`` are samples and one-hot targets, and those of their partners. Without
+    ``eta`` it is the loss of Mixup.
     """
     X, y = (lam * one + (1.0 - lam) * other for one, other in zip(clean, others, strict=True))
     mixed = module(X)
@@ -197,21 +175,13 @@ def listing_loss(
 
 
 def train_listing(
-    module: nn.Module,
-    X: Tensor,
-    y: Tensor,
-    *,
-    batch: int,
-    epochs: int,
-    lr: float,
-    alpha: float,
-    eta: float,
+    module: nn.Module, X: Tensor, y: Tensor, size: Size, epochs: int, *, alpha: float, eta: float
 ) -> None:
     """Train with the listing in a bare loop; partners permute the batch, as in Algorithm 1."""
-    optimizer = torch.optim.Adam(module.parameters(), lr=lr)
+    optimizer = torch.optim.Adam(module.parameters(), lr=LR)
     targets = one_hot(y).float()
     for _ in range(epochs):
-        for rows in torch.randperm(len(X)).split(batch):
+        for rows in torch.randperm(len(X)).split(size.batch):
             clean = X[rows], targets[rows]
             partner = torch.randperm(len(rows))
             others = clean[0][partner], clean[1][partner]
@@ -222,14 +192,11 @@ def train_listing(
             optimizer.step()
 
 
-class _Zipped:
-    """Batches of several loaders at a time, from the start in each epoch."""
-
-    def __init__(self, loaders: Sequence[Any]):
-        self.loaders = loaders
+class _Zipped(list):
+    """Loaders whose batches come at a time, from the start in each epoch."""
 
     def __iter__(self):
-        return zip(*self.loaders, strict=True)
+        return zip(*super().__iter__(), strict=True)
 
 
 class ListingNet(NeuralNetClassifier):
@@ -300,17 +267,7 @@ def listing_net(n_features: int, n_outputs: int, max_epochs: int, **params: Any)
 
 
 class Candidates:
-    """All candidates on one table.
-
-    Parameters
-    ----------
-    size : Size
-        The table and the network.
-    epochs : int
-        Epochs of a fit.
-    n_threads : int or None, default=1
-        Threads of our own fits; None is the estimator's choice.
-    """
+    """All candidates on one table; ``n_threads=None`` is our estimator's own choice."""
 
     def __init__(self, size: Size, epochs: int, n_threads: int | None = 1):
         self.size = size
@@ -346,10 +303,6 @@ class Candidates:
         }
         return lambda: others[name](X)
 
-    @property
-    def _paper_pair(self) -> dict[str, Any]:
-        return {name: preset("paper")[name] for name in ("alpha", "eta")}
-
     def _fit_scikit_learn(self, X: np.ndarray) -> None:
         with warnings.catch_warnings():
             # The number of epochs is fixed on purpose.
@@ -364,22 +317,16 @@ class Candidates:
             self.epochs,
             module__d_hidden=(size.width, size.width),
             batch_size=size.batch,
-            **self._paper_pair,
+            **PAPER_PAIR,
             **params,
         ).fit(X, self.y)
 
     def _fit_torch(self, X: np.ndarray) -> None:
         size = self.size
         torch.manual_seed(0)
-        train_listing(
-            MLP(size.features, size.classes, d_hidden=(size.width, size.width)),
-            torch.from_numpy(X),
-            torch.from_numpy(self.y),
-            batch=size.batch,
-            epochs=self.epochs,
-            lr=LR,
-            **self._paper_pair,
-        )
+        module = MLP(size.features, size.classes, d_hidden=(size.width, size.width))
+        tensors = torch.from_numpy(X), torch.from_numpy(self.y)
+        train_listing(module, *tensors, size, self.epochs, **PAPER_PAIR)
 
     def _fit_realmlp(self, X: np.ndarray) -> None:
         # It reports each fit through Lightning's logger.

@@ -1,6 +1,7 @@
 """The parts of a run, each a function that returns plain figures."""
 
 import re
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
@@ -72,8 +73,9 @@ def measure_reference(scale: Scale) -> Results:
 
 def measure_own_threads(scale: Scale) -> Results:
     """Some candidates with their default number of threads."""
-    names = list(WITH_OWN_THREADS)
-    figures = measure_steps(_few_epochs(scale), names, scale.n_rounds, MOST_SECONDS)
+    figures = measure_steps(
+        _few_epochs(scale), list(WITH_OWN_THREADS), scale.n_rounds, MOST_SECONDS
+    )
     return {"torch_threads": torch.get_num_threads(), **figures}
 
 
@@ -196,13 +198,7 @@ def measure_imports(n_rounds: int) -> Results:
 
 
 def extras_among(modules: set[str]) -> list[str]:
-    """The modules of libraries that only an extra of ours requires.
-
-    Examples
-    --------
-    >>> extras_among({"skorch", "optuna"})
-    ['optuna']
-    """
+    """The modules of libraries that only an extra of ours requires."""
     names: dict[bool, set[str]] = {True: set(), False: set()}
     for line in requires("mixupe-sklearn") or []:  # such as "optuna>=5.0; extra == 'search'"
         names["extra ==" in line].add(_normalized(re.split(r"[^\w.-]", line, maxsplit=1)[0]))
@@ -228,10 +224,9 @@ def parts_of(scale: Scale) -> dict[str, Callable[[], Results]]:
     }
 
 
-def measure_all(scale: Scale, store: JsonResults, report: Callable[[str], object] = print) -> None:
+def measure_all(scale: Scale, store: JsonResults) -> None:
     """Measure every part that the file does not have yet."""
     parts = parts_of(scale)
     for number, (name, measure) in enumerate(parts.items(), start=1):
-        word = "kept" if name in store.parts else "measured"
         store.part(name, measure)
-        report(f"{number} of {len(parts)}: {name} {word}")
+        print(f"{number} of {len(parts)}: {name}", file=sys.stderr, flush=True)

@@ -61,8 +61,7 @@ KINDS: dict[str, Callable[[int], Any]] = {
 
 def n_bytes_of(X: Any) -> int:
     """Bytes of the arrays of a table."""
-    arrays = (X.data, X.indices, X.indptr) if sparse.issparse(X) else (X,)
-    return sum(array.nbytes for array in arrays)
+    return sum(one.nbytes for one in ((X.data, X.indices, X.indptr) if sparse.issparse(X) else [X]))
 
 
 def measure_kind(kind: str, n_rows: int) -> dict[str, Any]:

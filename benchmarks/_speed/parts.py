@@ -45,7 +45,7 @@ Measurements = dict[str, Callable[[], Results]]
 N_MEMBERS, N_FEATURES, N_CLASSES = 8, 20, 5
 # Rows, epochs (fewer for more rows, as a step costs the same), rounds, and the bound.
 MEMBER_SIZES = ((500, 50, 15, 0.4), (5_000, 10, 11, 0.7), (50_000, 2, 7, 0.9))
-QUICK_MEMBER_SIZES = ((120, 2, 2, None), (240, 1, 2, None))
+MEMORY_ROWS = (100_000, 1_000_000)
 
 
 def classifier_of(n_members: int, epochs: int, seed: int = 0) -> MixupEClassifier:
@@ -65,7 +65,7 @@ def classifier_of(n_members: int, epochs: int, seed: int = 0) -> MixupEClassifie
     )
 
 
-def time_members(n_rows: int, epochs: int, rounds: int, bound: float | None) -> Results:
+def time_members(n_rows: int, epochs: int, rounds: int, bound: float) -> Results:
     """Seconds of both in every round."""
     X, y = make_table(n_rows, N_FEATURES, N_CLASSES)
 
@@ -90,11 +90,10 @@ def memory_of_members(n_rows: int) -> Results:
     return {"rows": n_rows} | {name: round(n / MEGABYTE, 2) for name, n in found.items()}
 
 
-def member_measurements(is_quick: bool) -> Measurements:
+def member_measurements() -> Measurements:
     """Times of each size, and memory in a process of its own."""
-    sizes = QUICK_MEMBER_SIZES if is_quick else MEMBER_SIZES
-    found: Measurements = {f"{size[0]} rows": partial(time_members, *size) for size in sizes}
-    for n_rows in ((2_000,) if is_quick else (100_000, 1_000_000)) if can_measure() else ():
+    found: Measurements = {f"{size[0]} rows": partial(time_members, *size) for size in MEMBER_SIZES}
+    for n_rows in MEMORY_ROWS if can_measure() else ():
         measure = partial(call_in_child, __name__, "memory_of_members", n_rows)
         found[f"memory of {n_rows} rows"] = measure
     return found
@@ -110,8 +109,8 @@ def report_members(results: Results) -> str:
             continue
         members, singles = part["seconds"]["members"], part["seconds"]["singles"]
         ratio = ratio_of(members, singles)
-        verdict = "" if part["bound"] is None else at_most(ratio, part["bound"])
-        figures = [f"{median(members):.3g}", f"{median(singles):.3g}", str(ratio), verdict]
+        figures = [f"{median(members):.3g}", f"{median(singles):.3g}", str(ratio)]
+        figures.append(at_most(ratio, part["bound"]))
         timed.append([f"{part['rows']:,}", str(part["epochs"]), str(len(members)), *figures])
     pieces = [
         f"`n_members={N_MEMBERS}` against {N_MEMBERS} single fits, one thread: medians of the "
@@ -170,10 +169,9 @@ def time_monitor(name: str, epochs: int, rounds: int) -> Results:
     return {"name": name, "epochs": epochs, "looks": n_evaluated, "seconds": times}
 
 
-def monitor_measurements(is_quick: bool) -> Measurements:
+def monitor_measurements() -> Measurements:
     """Times of each dataset."""
-    sizes = (("iris", 5, 2),) if is_quick else MONITOR_SIZES
-    return {f"{size[0]}, {size[1]}": partial(time_monitor, *size) for size in sizes}
+    return {f"{size[0]}, {size[1]}": partial(time_monitor, *size) for size in MONITOR_SIZES}
 
 
 def report_monitor(results: Results) -> str:
@@ -254,10 +252,9 @@ def time_latency(data: str, n_members: int, rounds: int) -> Results:
     return {"data": data, "n_members": n_members, "seconds": times}
 
 
-def latency_measurements(is_quick: bool) -> Measurements:
+def latency_measurements() -> Measurements:
     """Times of each dataset and number of members."""
-    sizes = (("iris", 1, 2),) if is_quick else LATENCY_SIZES
-    return {f"{size[0]}, {size[1]}": partial(time_latency, *size) for size in sizes}
+    return {f"{size[0]}, {size[1]}": partial(time_latency, *size) for size in LATENCY_SIZES}
 
 
 def report_latency(results: Results) -> str:
@@ -284,34 +281,26 @@ def report_latency(results: Results) -> str:
 class Part(NamedTuple):
     """A comparison: its file of results, its page and block in the docs, and its functions."""
 
-    results: pathlib.Path
-    page: pathlib.Path
+    file: str
+    page: str
     block: str
-    measurements: Callable[[bool], Measurements]
+    measurements: Callable[[], Measurements]
     report: Callable[[Results], str]
 
+    @property
+    def results(self) -> pathlib.Path:
+        """The committed file of results."""
+        return ROOT / "benchmarks" / "results" / self.file
 
-_RESULTS, _DOCS = ROOT / "benchmarks" / "results", ROOT / "docs"
+
 PARTS = {
     "members": Part(
-        _RESULTS / "members.json",
-        _DOCS / "benchmarks" / "defaults.md",
-        "members",
-        member_measurements,
-        report_members,
+        "members.json", "benchmarks/defaults.md", "members", member_measurements, report_members
     ),
     "monitor": Part(
-        _RESULTS / "monitor.json",
-        _DOCS / "user_guide" / "diagnostics.md",
-        "monitor",
-        monitor_measurements,
-        report_monitor,
+        "monitor.json", "user_guide/diagnostics.md", "monitor", monitor_measurements, report_monitor
     ),
     "latency": Part(
-        _RESULTS / "one_row.json",
-        _DOCS / "user_guide" / "serving.md",
-        "one-row",
-        latency_measurements,
-        report_latency,
+        "one_row.json", "user_guide/serving.md", "one-row", latency_measurements, report_latency
     ),
 }

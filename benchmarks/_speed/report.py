@@ -5,7 +5,6 @@ so there is one file for each.
 """
 
 import pathlib
-from collections.abc import Iterator
 from html import escape
 from typing import NamedTuple
 
@@ -18,10 +17,8 @@ from benchmarks._harness.results_file import Results, write_text
 from benchmarks._speed.baselines import FLOOR_OF, LABELS, OURS
 from benchmarks._speed.sizes import Size
 from benchmarks._speed.targets import (
-    AT_ALL_SIZES,
     GROUPS,
     PAIRS,
-    cell_lines,
     cell_ratios,
     cells_of,
     thread_ratios,
@@ -29,15 +26,6 @@ from benchmarks._speed.targets import (
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "benchmarks" / "speed.md"
-
-
-def printed_lines(results: Results) -> Iterator[str]:
-    """What the command prints: a line per size, then a line per comparison."""
-    yield "Every size, one thread each: median (quartiles) of ratios within a round."
-    yield from cell_lines(results["parts"])
-    for heading, make in GROUPS.items():
-        yield f"\n{heading}"
-        yield from map(str, make(results["parts"]))
 
 
 def machine_block(results: Results) -> str:
@@ -83,7 +71,7 @@ def steps_block(results: Results) -> str:
 def sizes_block(results: Results) -> str:
     """Ratios by batch size: the median over all other sizes, and their range."""
     rows, batches = [], sorted({size.batch for size in cells_of(results["parts"])})
-    for pair in (pair for pair in PAIRS if pair.what in AT_ALL_SIZES):
+    for pair in (pair for pair in PAIRS if pair.is_at_all_sizes):
         ratios = cell_ratios(results["parts"], pair)
         cells = []
         for batch in batches:

@@ -20,18 +20,7 @@ EPOCHS_OF_WIDE = {1_000: 10, 10_000: 2, 100_000: 1}
 
 
 class Size(NamedTuple):
-    """A table, and a network with two hidden layers of equal width.
-
-    Examples
-    --------
-    >>> size = Size(rows=1000, features=4, classes=3, width=8, batch=300)
-    >>> size.n_steps(epochs=2)
-    8
-    >>> size.layers()
-    [(4, 8), (8, 8), (8, 3)]
-    >>> Size.named(size.name) == size
-    True
-    """
+    """A table, and a network with two hidden layers of equal width."""
 
     rows: int
     features: int
@@ -65,13 +54,7 @@ class Size(NamedTuple):
 
     @property
     def network(self) -> str:
-        """The network and its batch size in short.
-
-        Examples
-        --------
-        >>> Size(rows=10, features=16, classes=26, width=128, batch=100).network
-        '16-128-128-26, batch 100'
-        """
+        """The network and its batch size in short."""
         return f"{self.features}-{self.width}-{self.width}-{self.classes}, batch {self.batch:,}"
 
 
@@ -82,28 +65,17 @@ REFERENCE = Size(rows=16_000, features=16, classes=26, width=128, batch=100)
 def all_sizes() -> list[Size]:
     """All combinations, in order of estimated time."""
     numbers = itertools.product(ROWS, FEATURES, CLASSES, WIDTHS, BATCHES)
-    return sorted((Size(*five) for five in numbers), key=seconds_of_fit)
-
-
-def some_sizes() -> list[Size]:
-    """A few of them, for a quick run."""
-    return [
-        Size(1_000, 16, 2, 128, 32),
-        Size(1_000, 784, 26, 128, 1_000),
-        Size(10_000, 200, 26, 128, 100),
-        Size(10_000, 16, 2, 512, 1_000),
-        Size(10_000, 784, 26, 512, 32),
-        Size(100_000, 16, 26, 128, 1_000),
-    ]
+    sizes = [Size(*five) for five in numbers]
+    return sorted(sizes, key=lambda one: one.n_steps(epochs_of(one)) * seconds_of_step(one))
 
 
 def thread_sizes() -> list[Size]:
     """Networks from small to large, to compare numbers of threads; time decides on the rows."""
-    shapes = [(16, 128, 26), (16, 512, 26), (784, 512, 26), (784, 1_024, 10)]
+    shapes = itertools.product(
+        [(16, 128, 26), (16, 512, 26), (784, 512, 26), (784, 1_024, 10)], (100, 1_000)
+    )
     return [
-        Size(rows=batch, features=features, classes=classes, width=width, batch=batch)
-        for features, width, classes in shapes
-        for batch in (100, 1_000)
+        Size(batch, features, classes, width, batch) for (features, width, classes), batch in shapes
     ]
 
 
@@ -113,16 +85,9 @@ def epochs_of(size: Size) -> int:
 
 
 def seconds_of_step(size: Size) -> float:
-    """Estimated time of a step of MixupE with one thread, for planning only.
-
-    The terms are a constant, the optimizer's work per weight, and the work per sample.
-    """
+    """Estimated time of a step of MixupE with one thread, for planning only."""
+    # A constant, the optimizer's work per weight, and the work per sample.
     return 1e-4 + 4.5e-9 * size.n_weights + size.batch * (1.5e-6 + 5e-11 * size.n_weights)
-
-
-def seconds_of_fit(size: Size) -> float:
-    """Estimated time of a measured fit of MixupE."""
-    return size.n_steps(epochs_of(size)) * seconds_of_step(size)
 
 
 def make_table(
@@ -130,14 +95,7 @@ def make_table(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Normal features in single precision, and the class with the highest noisy linear score.
 
-    The table is filled in place and labelled in pieces, which needs little further memory. Every
-    class occurs.
-
-    Examples
-    --------
-    >>> X, y = make_table(1000, 16, 26)
-    >>> X.shape, X.dtype.name, len(np.unique(y))
-    ((1000, 16), 'float32', 26)
+    The table is filled in place and labelled in pieces, which needs little further memory.
     """
     rng = np.random.default_rng(seed)
     X = np.empty((n_rows, n_features), dtype=np.float32)
@@ -158,23 +116,22 @@ class Scale:
     """How much a run measures."""
 
     name: str
-    #: The size of the targets, and epochs of a fit there.
+    # The size of the targets, epochs of a fit there, and rounds.
     reference: Size
     epochs: int
     n_rounds: int
-    #: Further sizes, and the most seconds that all rounds of one may take.
+    # Further sizes, and the most seconds that all rounds of one may take.
     cells: Sequence[Size]
     n_cell_rounds: int
     cell_seconds: float
-    #: Networks trained with one thread and with two, and seconds of a fit there.
+    # Networks trained with one thread and with two, and seconds of a fit there.
     thread_sizes: Sequence[Size]
     thread_seconds: float
-    #: Rows to predict at once and one by one, and rows and kinds of the tables of the memory part.
+    # Rows to predict at once and one by one; rows and kinds of tables whose memory is measured.
     n_predicted: int
     n_single: int
     n_large: int
     kinds: Sequence[str]
-    #: Rounds of imports, each of which takes seconds.
     n_imports: int
 
 
@@ -199,7 +156,7 @@ QUICK = replace(
     name="quick",
     epochs=3,
     n_rounds=3,
-    cells=some_sizes(),
+    cells=all_sizes()[:90:15],
     cell_seconds=4.0,
     thread_sizes=[thread_sizes()[0], thread_sizes()[-1]],
     n_single=100,

@@ -31,21 +31,9 @@ class TypedFrame(TransformerMixin, BaseEstimator):
 
     A level that is not in the training samples becomes a missing value. Columns are renamed, since
     some libraries refuse names with blanks or brackets. Columns with a single value are dropped.
-
-    Parameters
-    ----------
-    max_levels : int or None, default=None
-        Maximum number of levels of a column. The rarest become missing values.
-    fills_numbers : bool, default=False
-        Whether missing numbers become the mean of the training samples.
-    fills_levels : bool, default=False
-        Whether missing categories become a level of their own.
-
-    Examples
-    --------
-    >>> frame = pd.DataFrame({"size": [1.0, None, 3.0], "city": ["Oslo", "Bonn", "Bonn"]})
-    >>> TypedFrame().fit(frame).transform(frame.replace("Oslo", "Rome"))["x1"].isna().tolist()
-    [True, False, False]
+    A column has at most ``max_levels`` levels; the rarest become missing values. Missing numbers
+    become the mean of the training samples if ``fills_numbers``, and missing categories a level of
+    their own if ``fills_levels``.
     """
 
     def __init__(self, max_levels=None, fills_numbers=False, fills_levels=False):
@@ -75,6 +63,7 @@ class TypedFrame(TransformerMixin, BaseEstimator):
         return pd.DataFrame(frame, index=range(len(X)))
 
     def _levels(self, text: np.ndarray) -> pd.Index:
+        """Return the levels of a column that are kept."""
         counts = pd.Series(text).value_counts()  # the most frequent first, without missing values
         return counts.index[: self.max_levels].sort_values()
 
@@ -108,18 +97,9 @@ def _take(X: pd.DataFrame, columns: list[Any]) -> pd.DataFrame:
 class Recipe:
     """How a baseline is built.
 
-    Parameters
-    ----------
-    preprocessor : callable
-        Returns the transformer from raw samples to features.
-    classifier : str
-        The full name of its class.
-    params : dict
-        Parameters that differ from the library's defaults; rows record them.
-    seed, threads : str
-        The library's names of the seed and of the number of threads, if it has one.
-    quiet : dict
-        Parameters that turn output off.
+    ``preprocessor`` returns the transformer from raw samples to features, and ``classifier`` is the
+    full name of a class. Rows record ``params``, which differ from the library's defaults. ``seed``
+    and ``threads`` are the library's names of these parameters; ``quiet`` turns output off.
     """
 
     preprocessor: Callable[[], Any]
@@ -198,32 +178,14 @@ TRAINING = {"max_epochs": 25, "batch_size": 100, "lr": 0.001}
 def params_of(name: str, training: Mapping[str, Any] | None = None) -> Params:
     """Return the parameters of a baseline, besides seed and threads, that are not defaults.
 
-    Parameters
-    ----------
-    name : str
-        A name in ``BASELINES``.
-    training : mapping or None, default=None
-        ``max_epochs``, ``batch_size`` and ``lr`` of the networks, which ``mlp-sklearn`` shares.
-        Those not given are the paper's.
-
-    Returns
-    -------
-    params : dict
-        Values under the library's names.
-
-    Examples
-    --------
-    >>> params_of("logistic"), params_of("random-forest")
-    ({'max_iter': 1000}, {})
-    >>> params_of("mlp-sklearn", {"max_epochs": 7})["max_iter"]
-    7
+    ``mlp-sklearn`` shares ``max_epochs``, ``batch_size`` and ``lr`` of the networks, ``training``.
+    Those not given are the paper's.
     """
     params = dict(BASELINES[name].params)
     if name == "mlp-sklearn":
         training = TRAINING | dict(training or {})
-        params["max_iter"] = params["n_iter_no_change"] = training[
-            "max_epochs"
-        ]  # no early stopping
+        # As many epochs without improvement as epochs: it never stops early.
+        params["max_iter"] = params["n_iter_no_change"] = training["max_epochs"]
         params["batch_size"] = training["batch_size"]
         params["learning_rate_init"] = training["lr"]
     return params
@@ -232,23 +194,7 @@ def params_of(name: str, training: Mapping[str, Any] | None = None) -> Params:
 class Baseline(ClassifierMixin, BaseEstimator):
     """A classifier from raw samples to probabilities, by its name in ``BASELINES``.
 
-    Parameters
-    ----------
-    name : str
-        A name in ``BASELINES``.
-    seed : int, default=0
-        Seed of its randomness.
-    n_jobs : int, default=1
-        Number of threads.
-    training : mapping or None, default=None
-        As :func:`params_of` takes it.
-
-    Attributes
-    ----------
-    classes_ : ndarray
-        The classes of the training samples.
-    preprocessor_, classifier_ : estimators
-        The fitted parts.
+    ``n_jobs`` is its number of threads, and ``training`` is as :func:`params_of` takes it.
     """
 
     def __init__(self, name, seed=0, n_jobs=1, training=None):
@@ -303,32 +249,18 @@ def _isolated(seed: int, n_jobs: int) -> Iterator[None]:
 def make_baseline(
     name: str, seed: int, n_jobs: int = 1, training: Mapping[str, Any] | None = None
 ) -> Baseline:
-    """Return a :class:`Baseline` that can run here, its library loaded.
-
-    Examples
-    --------
-    >>> frame = pd.DataFrame({"size": [1.0, None, 3.0, 4.0], "is_new": [True, False, None, True]})
-    >>> model = make_baseline("logistic", seed=0).fit(frame, ["a", "a", "b", "b"])
-    >>> model.predict_proba(frame).shape
-    (4, 2)
-    """
+    """Return a :class:`Baseline` that can run here, its library loaded."""
     check_baselines([name])
     import_module(BASELINES[name].module)  # now: its seconds are not those of a fit
     return Baseline(name, seed, n_jobs, training)
 
 
 def check_baselines(names: Sequence[str]) -> list[str]:
-    """Return the names if all can run here; without names, all installed baselines.
-
-    Examples
-    --------
-    >>> check_baselines(["logistic"])
-    ['logistic']
-    """
+    """Return the names if all can run here; without names, all installed baselines."""
     for name in names:
         if name not in BASELINES:
             raise ValueError(f"Got baseline {name!r}, but expected one of {', '.join(BASELINES)}.")
-        if not _is_installed(name):
+        if name not in installed_baselines():
             raise ImportError(
                 f"Got baseline {name!r}, but expected one that is installed: pip install "
                 f"mixupe-sklearn[baselines]."
@@ -337,15 +269,5 @@ def check_baselines(names: Sequence[str]) -> list[str]:
 
 
 def installed_baselines() -> list[str]:
-    """Return the names of the baselines whose library is installed.
-
-    Examples
-    --------
-    >>> "random-forest" in installed_baselines()
-    True
-    """
-    return [name for name in BASELINES if _is_installed(name)]
-
-
-def _is_installed(name: str) -> bool:
-    return find_spec(BASELINES[name].module) is not None
+    """Return the names of the baselines whose library is installed."""
+    return [name for name, recipe in BASELINES.items() if find_spec(recipe.module) is not None]

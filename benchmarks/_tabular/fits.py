@@ -76,7 +76,7 @@ def _prepared(job: Job) -> Prepared:
 class LossRecorder:
     """Records the test loss of networks after each epoch, and the time of doing so.
 
-    The report draws these curves. They select nothing.
+    Rows hold these curves. They select nothing.
     """
 
     X: Any
@@ -249,21 +249,9 @@ class TabularPlan:
     def open_jobs(self, table: Table, done: set[Key]) -> list[Job]:
         """Return the jobs on a dataset that are not in ``done``, and add them to ``done``."""
         splits = splits_of(table, self.splits, self.n_seeds)
-        jobs = list(
-            jobs_of(
-                table,
-                splits,
-                self.methods,
-                self.grid,
-                self.training,
-                is_done=lambda fit: FITS.key_of(fit) in done,
-            )
-        )
+        jobs = list(jobs_of(table, splits, self.methods, self.grid, self.training, done))
         # A dataset may be requested twice, for example by its task and by a suite.
         done |= {FITS.key_of(job.identity(config)) for job in jobs for config in job.configs}
         return jobs
 
-    @staticmethod
-    def run_job(job: Job) -> list[Row]:
-        """Do a job and return its rows."""
-        return run_job(job)
+    run_job = staticmethod(run_job)

@@ -71,24 +71,12 @@ def _module_defaults(name: str) -> Params:
 
 
 def paper_settings() -> Settings:
-    """Return the paper's network, training, alpha, eta and inputs.
-
-    Examples
-    --------
-    >>> paper_settings().classifier["max_epochs"]
-    25
-    """
+    """Return the paper's network, training, alpha, eta and inputs."""
     return Settings(preset("paper") | STOPPING, dict(PAPER_INPUTS))
 
 
 def settings_of(name: str) -> Settings:
-    """Return the settings of one of our two methods.
-
-    Examples
-    --------
-    >>> settings_of("mixupe-default")
-    Settings(classifier={}, preprocessor={})
-    """
+    """Return the settings of one of our two methods."""
     return Settings({}, {}) if name == "mixupe-default" else paper_settings()
 
 

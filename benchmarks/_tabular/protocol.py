@@ -6,7 +6,7 @@ not describe the splits. Here each seed has its own split: 60 % training, 20 % v
 test samples.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import train_test_split
 
-from benchmarks._harness.results_file import Schema, as_json
+from benchmarks._harness.results_file import Key, Schema, as_json
 from benchmarks._tabular import baselines
 from benchmarks._tabular.methods import OWN, own_params, paper_settings
 from mixupe_sklearn.datasets import Table
@@ -50,7 +50,6 @@ GRIDS: dict[str, dict[str, list[float]]] = {
     "reduced": {"alpha": PAPER_GRID["alpha"][1::2], "eta": PAPER_GRID["eta"][1:4]},
 }
 TRAINING = baselines.TRAINING
-HOLDOUT_SHARES = {"valid": 0.2, "test": 0.2}
 # How many networks train as one, and how many inputs they may have in sum. A killed run loses the
 # work of one such group.
 TOGETHER = 15
@@ -59,13 +58,7 @@ INPUTS_TOGETHER = 4_000
 
 @dataclass(frozen=True)
 class Config:
-    """A method with its alpha and eta; None if the method does not use it.
-
-    Examples
-    --------
-    >>> Config("mixup", alpha=0.2).params
-    {'method': 'mixup', 'alpha': 0.2}
-    """
+    """A method with its alpha and eta; None if the method does not use it."""
 
     method: str
     alpha: float | None = None
@@ -132,15 +125,7 @@ class Job:
 
 
 def configs_of(method: str, grid: str) -> list[Config]:
-    """Return the configurations of a method in a grid.
-
-    Examples
-    --------
-    >>> [len(configs_of(method, "paper")) for method in ("erm", "mixup", "mixupe", "logistic")]
-    [1, 9, 45, 1]
-    >>> configs_of("erm", "default")
-    [Config(method='erm', alpha=None, eta=None)]
-    """
+    """Return the configurations of a method in a grid."""
     read = METHOD_PARAMETERS[METHODS[method]["method"]] if method in METHODS else ()
     # Rows hold the values of the preset, which may change.
     values = GRIDS.get(grid) or {name: [paper_settings().classifier[name]] for name in read}
@@ -156,7 +141,11 @@ def splits_of(table: Table, kind: str, n_seeds: int) -> list[Split]:
     of the training samples is held out for validation.
     """
     if kind == "holdout":
-        return [_holdout(table.y, seed) for seed in range(n_seeds)]
+        splits = []
+        for seed in range(n_seeds):
+            rest, test = _hold_out(np.arange(len(table.y)), table.y, 0.2, seed)
+            splits.append(Split(kind, seed, seed, *_hold_out(rest, table.y, 0.2 / 0.8, seed), test))
+        return splits
     if table.folds is None:
         raise ValueError(
             f"Got splits='task' for {table.name}, which has no such splits, but expected an "
@@ -169,41 +158,25 @@ def splits_of(table: Table, kind: str, n_seeds: int) -> list[Split]:
     ]
 
 
-def _holdout(y: np.ndarray, seed: int) -> Split:
-    rest, test = _hold_out(np.arange(len(y)), y, HOLDOUT_SHARES["test"], seed)
-    share = HOLDOUT_SHARES["valid"] / (1 - HOLDOUT_SHARES["test"])
-    return Split("holdout", seed, seed, *_hold_out(rest, y, share, seed), test)
-
-
 def _hold_out(
     rows: np.ndarray, y: np.ndarray, share: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Split samples at random, with the same share of each class on both sides."""
-    groups = _groups_of(y[rows], round(share * len(rows)))
-    kept, held_out = train_test_split(rows, test_size=share, random_state=seed, stratify=groups)
+    codes = pd.factorize(y[rows])[0]
+    # Classes with one sample form one group.
+    groups = np.where(np.bincount(codes)[codes] < 2, -1, codes)
+    n_held_out = round(share * len(rows))
+    n_groups, n_single = len(np.unique(groups)), (groups == -1).sum()
+    # A single sample, or more groups than held-out samples, cannot be stratified.
+    cannot_stratify = n_single == 1 or n_groups > min(n_held_out, len(rows) - n_held_out)
+    kept, held_out = train_test_split(
+        rows, test_size=share, random_state=seed, stratify=None if cannot_stratify else groups
+    )
     return np.sort(kept), np.sort(held_out)
 
 
-def _groups_of(y: np.ndarray, n_held_out: int) -> np.ndarray | None:
-    """Return the groups to stratify by: classes too rare to be on both sides form one group."""
-    codes, counts = pd.factorize(y)[0], pd.Series(y).value_counts()
-    rare = pd.Series(y).map(counts).to_numpy() < 2
-    groups = np.where(rare, -1, codes)
-    n_groups = len(np.unique(groups))
-    # A single sample, or more groups than held-out samples, cannot be stratified.
-    if rare.sum() == 1 or n_groups > min(n_held_out, len(y) - n_held_out):
-        return None
-    return groups
-
-
 def params_text(method: str, training: Mapping[str, Any]) -> str:
-    """Return the parameters of a method besides alpha and eta, as rows hold them.
-
-    Examples
-    --------
-    >>> params_text("erm", {"max_epochs": 3}), params_text("random-forest", {"max_epochs": 3})
-    ('{"max_epochs": 3}', '{}')
-    """
+    """Return the parameters of a method besides alpha and eta, as rows hold them."""
     if method in OWN:
         return as_json(own_params(method))
     params = training if method in METHODS else baselines.params_of(method, training)
@@ -216,7 +189,7 @@ def jobs_of(
     methods: Sequence[str],
     grid: str,
     training: Mapping[str, Any],
-    is_done: Callable[[dict[str, Any]], bool] = lambda fit: False,
+    done: Collection[Key] = (),
 ) -> Iterator[Job]:
     """Yield the jobs for all fits that are not done yet, split by split."""
     n_together = max(1, min(TOGETHER, INPUTS_TOGETHER // max(1, table.X.shape[1])))
@@ -224,7 +197,9 @@ def jobs_of(
         for method in methods:
             complete = Job(table, split, tuple(configs_of(method, grid)), training, grid)
             configs = [
-                config for config in complete.configs if not is_done(complete.identity(config))
+                config
+                for config in complete.configs
+                if FITS.key_of(complete.identity(config)) not in done
             ]
             for start in range(0, len(configs), n_together):
                 yield replace(complete, configs=tuple(configs[start : start + n_together]))

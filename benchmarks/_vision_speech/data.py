@@ -12,7 +12,6 @@ from sklearn.datasets import load_digits
 
 from mixupe_sklearn.datasets._decompress import check_growth
 from mixupe_sklearn.datasets.images import (
-    ImageSplits,
     load_cifar,
     load_image_folder,
     load_svhn,
@@ -34,33 +33,14 @@ class Split(NamedTuple):
     y_test: np.ndarray
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class Dataset:
     """Images or audio, their classes, and what decides on the split.
 
-    Parameters
-    ----------
-    name : str
-        A short name, such as ``"cifar10"``.
-    kind : str
-        ``"image"`` or ``"speech"``.
-    X : ndarray or list of paths
-        All samples: arrays of images (n, height, width, n_channels) or of waveforms
-        (n, n_values), or the files that hold them.
-    y : ndarray of shape (n,)
-        The class of each sample.
-    n_train : int or None, default=None
-        The first so many samples are for training, for every seed.
-    speakers : ndarray of shape (n,) or None, default=None
-        The speaker of each sample: each seed has its own split, with no speaker on both sides.
-
-    Examples
-    --------
-    >>> digits = load_digit_images()
-    >>> digits
-    Dataset('digits': 1797 samples, 10 classes)
-    >>> [len(part) for part in digits.split(seed=0)]
-    [1437, 1437, 360, 360]
+    ``kind`` is ``"image"`` or ``"speech"``. ``X`` is an array of images (n, height, width,
+    n_channels) or of waveforms (n, n_values), or a list of files. The first ``n_train`` samples
+    are for training, for every seed. With ``speakers``, each seed has its own split, with no
+    speaker on both sides.
     """
 
     name: str
@@ -69,9 +49,6 @@ class Dataset:
     y: np.ndarray
     n_train: int | None = None
     speakers: np.ndarray | None = None
-
-    def __repr__(self) -> str:
-        return f"Dataset({self.name!r}: {len(self.y)} samples, {self.n_classes} classes)"
 
     @cached_property
     def n_classes(self) -> int:
@@ -101,17 +78,12 @@ class Dataset:
         if self.speakers is None:
             n = self.n_train
             return Split(self.X[:n], self.y[:n], self.X[n:], self.y[n:])
-        train, test = split_by_speaker(self.speakers, seed=seed)
-        return Split(
-            *(_samples(self.X, train), self.y[train]), *(_samples(self.X, test), self.y[test])
-        )
-
-
-def _samples(X: Any, wanted: np.ndarray) -> Any:
-    if isinstance(X, np.ndarray):
-        return X[wanted]
-    places = np.flatnonzero(wanted) if wanted.dtype == bool else wanted
-    return [X[place] for place in places]
+        parts: list[Any] = []
+        for wanted in split_by_speaker(self.speakers, seed=seed):
+            is_array = isinstance(self.X, np.ndarray)
+            samples = self.X[wanted] if is_array else [self.X[place] for place in wanted]
+            parts += [samples, self.y[wanted]]
+        return Split(*parts)
 
 
 def load_digit_images() -> Dataset:
@@ -119,13 +91,6 @@ def load_digit_images() -> Dataset:
     X, y = load_digits(return_X_y=True)
     pixels = np.round(X * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8, 1)
     return Dataset("digits", "image", pixels, y, n_train=len(y) * 4 // 5)
-
-
-def _from_splits(name: str, splits: ImageSplits) -> Dataset:
-    X_train, X_test = splits.X_train, splits.X_test
-    X = np.concatenate([X_train, X_test]) if isinstance(X_train, np.ndarray) else X_train + X_test
-    y = np.concatenate([splits.y_train, splits.y_test])
-    return Dataset(name, "image", X, y, n_train=len(splits.y_train))
 
 
 def load_npz(path: pathlib.Path) -> Dataset:
@@ -142,17 +107,16 @@ def load_npz(path: pathlib.Path) -> Dataset:
         raise ValueError(
             f"Got {path} without {', '.join(missing)}, but expected the arrays {', '.join(ARRAYS)}."
         )
-    X_train, y_train, X_test, y_test = (found[name] for name in ARRAYS)
-    shapes = {name: found[name].shape for name in ARRAYS}
-    if (len(X_train), len(X_test)) != (len(y_train), len(y_test)) or X_train.shape[
-        1:
-    ] != X_test.shape[1:]:
-        raise ValueError(
-            f"Got {path} with arrays of the shapes {shapes}, but expected a label for each "
-            f"image, and images of one shape."
-        )
-    X, y = np.concatenate([X_train, X_test]), np.concatenate([y_train, y_test])
-    return Dataset(path.stem, "image", X, y, n_train=len(y_train))
+    return _joined(path.stem, *(found[name] for name in ARRAYS))
+
+
+def _joined(name: str, X_train: Any, y_train: np.ndarray, X_test: Any, y_test: Any) -> Dataset:
+    """Training samples followed by test samples, as arrays or as lists of files."""
+    if (len(X_train), len(X_test)) != (len(y_train), len(y_test)):
+        raise ValueError(f"Got {name} with other numbers of labels, but expected one per image.")
+    X = np.concatenate([X_train, X_test]) if isinstance(X_train, np.ndarray) else X_train + X_test
+    y = np.concatenate([y_train, y_test])
+    return Dataset(name, "image", X, y, n_train=len(y_train))
 
 
 # Loaders of folders, by the name of a layout.
@@ -176,7 +140,7 @@ def load_images(data: pathlib.Path | None, layout: str | None) -> Dataset:
             )
         return load_npz(data)
     name = data.name if layout == "folder" else layout
-    return _from_splits(name, LAYOUTS[layout](data))
+    return _joined(name, *LAYOUTS[layout](data)[:4])
 
 
 def load_audio(data: pathlib.Path | None) -> Dataset:
@@ -190,14 +154,7 @@ def load_audio(data: pathlib.Path | None) -> Dataset:
 
 
 def make_tones(n_a_class: int = N_TONES) -> Dataset:
-    """Tones with a constant, rising or falling pitch and some noise; each voice has its own pitch.
-
-    Examples
-    --------
-    >>> tones = make_tones()
-    >>> tones.X.shape, tones.X.dtype
-    ((90, 4000), dtype('float32'))
-    """
+    """Tones with a constant, rising or falling pitch and some noise, each voice at its own."""
     rng, time = np.random.default_rng(0), np.arange(N_VALUES) / RATE
     words, changes = np.array(["fall", "rise", "stay"]), np.array([-1.0, 1.0, 0.0])
     kinds = np.repeat(np.arange(3), n_a_class)

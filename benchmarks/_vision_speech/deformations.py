@@ -44,26 +44,7 @@ COLUMNS = tuple(f"accuracy_{name}" for name in DEFORMATIONS)
 
 
 def deform(X: Tensor, name: str) -> Tensor:
-    """Deform images; the area outside of them is black.
-
-    Parameters
-    ----------
-    X : tensor of shape (n, n_channels, height, width)
-        Images of bytes.
-    name : str
-        A key of ``DEFORMATIONS``.
-
-    Returns
-    -------
-    deformed : tensor of the same shape
-        Images of bytes.
-
-    Examples
-    --------
-    >>> white = torch.full((1, 1, 10, 10), 255, dtype=torch.uint8)
-    >>> int(deform(white, "zoom_60").min()), int(deform(white, "zoom_140").min())
-    (255, 0)
-    """
+    """Deform images of bytes (n, n_channels, height, width); the area outside of them is black."""
     how = DEFORMATIONS[name]
     drawn = np.random.default_rng(SEED).uniform(how.low, how.high, size=len(X))
     amounts = torch.as_tensor(drawn, dtype=torch.float32)

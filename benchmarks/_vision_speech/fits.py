@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks._harness.results_file import Key, Schema, as_json, one_line, rounded
-from benchmarks._harness.runner import Row, open_fits
-from benchmarks._tabular.fits import few_rows_allowed
+from benchmarks._harness.results_file import Schema, as_json, rounded
+from benchmarks._harness.runner import Row
+from benchmarks._harness.single_fits import SingleFits
 from benchmarks._tabular.metrics import measure
 from benchmarks._tabular.protocol import METHODS
-from benchmarks._vision_speech.data import Dataset, Split
+from benchmarks._vision_speech.data import Dataset
 from benchmarks._vision_speech.deformations import COLUMNS as DEFORMED
 from benchmarks._vision_speech.deformations import accuracies
 from benchmarks._vision_speech.networks import Network
@@ -46,13 +46,7 @@ SCHEMA = Schema(
 
 @dataclass(frozen=True)
 class Config:
-    """A method and the numbers that it reads; the others are None.
-
-    Examples
-    --------
-    >>> Config("mixup", alpha=0.2).params
-    {'method': 'mixup', 'alpha': 0.2}
-    """
+    """A method and the numbers that it reads; the others are None."""
 
     method: str
     alpha: float | None = None
@@ -80,12 +74,8 @@ def config_of(method: str, *, alpha: float, eta: float, penalty_fraction: float 
     Config(method='mixup', alpha=1.0, eta=None, penalty_fraction=None)
     """
     read = METHOD_PARAMETERS[METHODS[method]["method"]]
-    return Config(
-        method,
-        alpha if "alpha" in read else None,
-        eta if "eta" in read else None,
-        penalty_fraction if "eta" in read else None,
-    )
+    penalty = (eta, penalty_fraction) if "eta" in read else (None, None)
+    return Config(method, alpha if "alpha" in read else None, *penalty)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,42 +118,31 @@ class Fit:
         n_samples = len(self.table.y) * self.make().max_epochs
         return round(n_samples * (1 + (self.config.penalty_fraction or 0.0)))
 
-
-def run_fit(fit: Fit) -> list[Row]:
-    """Fit and measure: one row; that of a failed fit holds the error."""
-    identity = fit.identity
-    try:
-        with few_rows_allowed():
-            split, model = fit.table.split(fit.seed), fit.make()
-            # As in a search, an interrupt ends the run and leaves no half-trained network.
-            model._keeps_interrupted = False
-            start = time.perf_counter()
-            model.fit(split.X_train, split.y_train)
-            seconds = time.perf_counter() - start
-            row = _measured(fit.table, model, split) | {"fit_seconds": rounded(seconds)}
-            return [identity | row | {"error": ""}]
-    except Exception as error:
-        return [identity | {"error": one_line(error)}]
-
-
-def _measured(table: Dataset, model: Any, split: Split) -> Row:
-    proba = np.asarray(model.predict_proba(split.X_test), dtype=float)
-    metrics = measure(split.y_test, proba, model.classes_, np.unique(table.y))
-    row: Row = {f"test_{name}": rounded(metrics[name]) for name in ("error", "log_loss", "ece")}
-    if table.kind == "image":
-        found = accuracies(model, split.X_test, split.y_test)
-        row |= {column: rounded(value) for column, value in found.items()}
-    return row | {
-        "n_parameters": sum(one.numel() for one in model.net_.module_.parameters()),
-        "n_classes": table.n_classes,
-        "n_train": len(split.y_train),
-        "n_test": len(split.y_test),
-        "seconds_per_epoch": rounded(float(np.median([one["dur"] for one in model.history_]))),
-    }
+    def measured(self) -> Row:
+        """Fit, and measure on the test samples."""
+        split, model = self.table.split(self.seed), self.make()
+        # As in a search, an interrupt ends the run and leaves no half-trained network.
+        model._keeps_interrupted = False
+        start = time.perf_counter()
+        model.fit(split.X_train, split.y_train)
+        seconds = time.perf_counter() - start
+        proba = np.asarray(model.predict_proba(split.X_test), dtype=float)
+        metrics = measure(split.y_test, proba, model.classes_, np.unique(self.table.y))
+        found = {f"test_{name}": metrics[name] for name in ("error", "log_loss", "ece")}
+        if self.table.kind == "image":
+            found |= accuracies(model, split.X_test, split.y_test)
+        found["seconds_per_epoch"] = float(np.median([one["dur"] for one in model.history_]))
+        found["fit_seconds"] = seconds
+        return {name: rounded(value) for name, value in found.items()} | {
+            "n_parameters": sum(one.numel() for one in model.net_.module_.parameters()),
+            "n_classes": self.table.n_classes,
+            "n_train": len(split.y_train),
+            "n_test": len(split.y_test),
+        }
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(SingleFits):
     """All methods with all networks, seed by seed, so that an interrupted run has whole seeds."""
 
     networks: Sequence[Network]
@@ -171,7 +150,7 @@ class Study:
     training: Mapping[str, Any]
     n_seeds: int = 3
     retry_failed: bool = False
-    methods: Sequence[str] = ()
+    schema = SCHEMA
 
     def fits(self, table: Dataset) -> list[Fit]:
         """All fits in their order."""
@@ -181,12 +160,3 @@ class Study:
             for network in self.networks
             for config in self.configs
         ]
-
-    def open_jobs(self, table: Dataset, done: set[Key]) -> list[Fit]:
-        """Fits that are not done yet; they count as done from now on."""
-        return open_fits(self.fits(table), done, SCHEMA)
-
-    @staticmethod
-    def run_job(job: Fit) -> list[Row]:
-        """Run one fit."""
-        return run_fit(job)

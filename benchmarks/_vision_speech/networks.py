@@ -2,7 +2,6 @@
 
 import ast
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,8 +75,3 @@ def _arguments(text: str, arguments: str) -> dict[str, Any]:
             f"Got network {text!r}, but expected arguments such as 'vgg11(width=8)' "
             f"({' '.join(str(error).split())})."
         ) from error
-
-
-def networks_of(texts: Sequence[str]) -> list[Network]:
-    """Read networks; a repeated one counts once."""
-    return list({network.name: network for network in map(network_of, texts)}.values())

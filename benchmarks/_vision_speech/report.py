@@ -19,29 +19,30 @@ from benchmarks._harness.report_tables import (
     Cell,
     Column,
     ReportTable,
-    as_markdown,
-    as_terminal,
     escape_markdown,
     markdown_code,
     number,
     plus_minus,
-    printable,
     seconds,
     short,
     signed,
     span,
 )
-from benchmarks._harness.results_file import as_json, read_rows, write_text
+from benchmarks._harness.results_file import as_json
+from benchmarks._harness.single_fits import (
+    columns_of,
+    source_line,
+    split_failed,
+    tables_text,
+    write_report,
+)
 from benchmarks._vision_speech import timing
 from benchmarks._vision_speech.deformations import COLUMNS as DEFORMED
 from benchmarks._vision_speech.deformations import DEFORMATIONS
 from benchmarks._vision_speech.fits import NUMBERS, SCHEMA, Config
-from benchmarks._vision_speech.options import FOLDERS
 from mixupe_sklearn.recipes import RECIPES
 
 PAGES = pathlib.Path(__file__).parents[2] / "docs" / "benchmarks"
-# Wide enough for a table in one piece.
-WIDTH = 140
 CAUTION = (
     "Subsets, small networks and short trainings: these figures compare methods within one run. "
     "They do not compare with figures of other runs, nor with the paper's."
@@ -73,17 +74,7 @@ PAPER_DEFORMED = {
 def paper_errors(dataset: str) -> dict[str, dict[str, tuple[float, float | None]]]:
     """The paper's test errors (%), mean and deviation, by network and method.
 
-    Parameters
-    ----------
-    dataset : str
-        A name that begins with that of a dataset of the paper; for others the result is empty.
-
-    Examples
-    --------
-    >>> paper_errors("cifar10_subset")["wideresnet28-10"]["mixupe"]
-    (2.94, 0.048)
-    >>> paper_errors("digits")
-    {}
+    Empty unless the name begins with that of a dataset of the paper.
     """
     # The hyphen ends the name: a subset of cifar100 does not match cifar10.
     begins = dataset.replace("_", "-") + "-"
@@ -103,73 +94,47 @@ class Section:
     networks: dict[str, dict]
     rows: pd.DataFrame
 
-    @property
-    def n_seeds(self) -> int:
-        """Number of seeds."""
-        return self.rows["seed"].nunique()
-
 
 def sections_of(rows: pd.DataFrame) -> Iterator[Section]:
-    """Rows that did not fail, by dataset and training, in the order of the file.
+    """Rows by dataset and training, in the order of the file.
 
     A dataset with changed content is another dataset. Networks of one name with different
     parameters get different names.
     """
-    good = rows[rows["error"] == ""]
-    params = good["params"].map(json.loads)
+    params = rows["params"].map(json.loads)
     training = params.map(lambda one: as_json({k: one[k] for k in one if k not in OF_NETWORK}))
     network = params.map(lambda one: as_json({k: one.get(k) for k in OF_NETWORK}))
-    good = good.assign(network=_names(good["network"], network), of_network=network)
-    for (dataset, _, text), part in good.groupby(["dataset", "data", training], sort=False):
+    rows = rows.assign(network=_names(rows["network"], network), of_network=network)
+    for (dataset, _, text), part in rows.groupby(["dataset", "data", training], sort=False):
         networks = part.drop_duplicates("network").set_index("network")["of_network"]
         named = {str(name): json.loads(value) for name, value in networks.items()}
-        columns = part.drop(columns="of_network").reset_index(drop=True)
-        yield Section(str(dataset), json.loads(str(text)), named, columns)
+        yield Section(str(dataset), json.loads(str(text)), named, part.reset_index(drop=True))
 
 
 def _names(names: pd.Series, params: pd.Series) -> pd.Series:
     """Names of networks, numbered from the second set of parameters on."""
-    kinds = pd.DataFrame({"name": names, "params": params}).drop_duplicates()
-    place = kinds.groupby("name").cumcount()
-    numbered = kinds["name"] + " #" + (place + 1).astype(str)
-    index = pd.MultiIndex.from_frame(kinds[["name", "params"]])
-    shown = pd.Series(kinds["name"].where(place == 0, numbered).to_numpy(), index=index)
-    wanted = pd.MultiIndex.from_arrays([names, params])
-    return pd.Series(shown.reindex(wanted).to_numpy(), index=names.index)
+    place = params.groupby(names).transform(lambda part: part.factorize()[0])
+    return names.where(place == 0, names + " #" + (place + 1).astype(str))
 
 
 def in_order(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows by network, then by method and its numbers, then by seed."""
-    networks = {name: place for place, name in enumerate(rows["network"].unique())}
-    keys = rows.assign(
-        _network=rows["network"].map(networks), _method=rows["method"].map(list(TITLES).index)
+    places = {name: place for place, name in enumerate([*rows["network"].unique(), *TITLES])}
+    return rows.sort_values(
+        ["network", "method", "alpha", "eta", "penalty_fraction", "seed"],
+        ascending=[True, True, True, True, False, True],
+        key=lambda column: column.map(places) if column.name in ("network", "method") else column,
     )
-    order = ["_network", "_method", "alpha", "eta"]
-    ascending = [True] * 4 + [False, True]
-    keys = keys.sort_values([*order, "penalty_fraction", "seed"], ascending=ascending)
-    return keys.drop(columns=["_network", "_method"])
 
 
 def title_of(method: str, penalty_fraction: float = 1.0) -> str:
-    """A method as tables show it.
-
-    Examples
-    --------
-    >>> title_of("mixupe", 0.25), title_of("erm", float("nan"))
-    ('MixupE, 25 % penalised', 'ERM')
-    """
+    """A method as tables show it."""
     is_part = pd.notna(penalty_fraction) and penalty_fraction != 1
     return TITLES[method] + (f", {100 * penalty_fraction:.0f} % penalised" if is_part else "")
 
 
 def mean_and_deviation(values: pd.Series, decimals: int = 2) -> str:
-    """Mean and deviation over seeds; a single value has no deviation.
-
-    Examples
-    --------
-    >>> mean_and_deviation(pd.Series([1.0, 3.0])), mean_and_deviation(pd.Series([1.0]))
-    ('2.00 ± 1.41', '1.00')
-    """
+    """Mean and deviation over seeds; a single value has no deviation."""
     return plus_minus(values.mean(), values.std(), decimals)
 
 
@@ -194,9 +159,8 @@ def methods_table(section: Section) -> ReportTable:
                     Cell(seconds(part["seconds_per_epoch"].median())),
                 ]
             )
-    columns = [Column(head, is_number=False) for head in ("Network", "Method")]
-    columns += map(Column, ("alpha", "eta", "Runs", "Test error (%)", "Against Mixup"))
-    columns += map(Column, ("Log loss", "ECE", "s/epoch"))
+    heads = ["alpha", "eta", "Runs", "Test error (%)", "Against Mixup", "Log loss", "ECE"]
+    columns = columns_of(["Network", "Method"], [*heads, "s/epoch"])
     caption = (
         f"{section.dataset}: mean and deviation over {_runs(rows)}; the lowest mean error of a "
         f"network is in bold. Against Mixup: the mean difference in test error from Mixup with the "
@@ -254,7 +218,7 @@ def _errors_table(
         errors = [part.loc[part["network"] == one, "test_error"] for one in section.networks]
         ours = [Cell(mean_and_deviation(values)) for values in errors]
         body.append([Cell(title), *ours, Cell(number(theirs))])
-    columns = [Column("Method", is_number=False), *map(Column, section.networks), Column("Paper")]
+    columns = columns_of(["Method"], [*section.networks, "Paper"])
     caption = (
         f"{section.dataset}: test error (%) {what}, mean and deviation over {_runs(used)}. The "
         f"paper's are of CIFAR-100, PreActResNet-50."
@@ -282,7 +246,7 @@ def deformations_table(
         ]
         figures = [Cell(number(value)) for value in PAPER_DEFORMED[column].values()]
         body.append([Cell(how.head), *cells, *figures])
-    columns = [Column("Test images", is_number=False)]
+    columns = columns_of(["Test images"])
     columns += [Column(f"{TITLES[one.method]}, alpha {one.alpha:g}", "Ours") for one in configs]
     columns += [Column(head, "Paper") for head in theirs]
     caption = (
@@ -303,8 +267,7 @@ def paper_table(dataset: str) -> ReportTable | None:
         means = [figures[method] for method in PAPER_METHODS]
         shown = [plus_minus(mean, float("nan") if dev is None else dev) for mean, dev in means]
         body.append([Cell(network), *map(Cell, shown)])
-    columns = [Column("Network", is_number=False)]
-    columns += [Column(TITLES[method]) for method in PAPER_METHODS]
+    columns = columns_of(["Network"], [TITLES[method] for method in PAPER_METHODS])
     caption = (
         "The paper's test errors (%) on the whole dataset with networks of full size: the order "
         "of the methods can be compared, the values cannot."
@@ -313,27 +276,24 @@ def paper_table(dataset: str) -> ReportTable | None:
 
 
 class Report(NamedTuple):
-    """A report: its name, a title, and a function that makes the tables of a section."""
+    """A report: its name, title and file, and a function that makes the tables of a section.
+
+    Only the main report shows what the penalty costs.
+    """
 
     name: str
     title: str
     make_tables: Callable[[Section], Sequence[ReportTable | None]]
-
-    @property
-    def file(self) -> str:
-        """The file that it is written to."""
-        return "report.md" if self.make_tables is all_methods else f"{self.name}.md"
+    file: str = "report.md"
 
     def tables(self, section: Section) -> list[ReportTable]:
         """The tables of a section that have rows."""
-        return [table for table in self.make_tables(section) if table is not None and table.rows]
+        return [table for table in self.make_tables(section) if table is not None]
 
     def ratios(self, folder: pathlib.Path) -> list[ReportTable]:
-        """What the penalty costs, if it was timed and the report is about all methods."""
-        path = folder / "timing.json"
-        if self.make_tables is not all_methods or not path.exists():
-            return []
-        return [timing.table_of(json.loads(path.read_text()))]
+        """What the penalty costs, if it was timed."""
+        path = folder / timing.FILE
+        return [timing.table_of(path)] if self.file == "report.md" and path.exists() else []
 
 
 def all_methods(section: Section) -> list[ReportTable | None]:
@@ -346,8 +306,8 @@ def settings_lines(section: Section) -> list[str]:
     rows = section.rows
     first = rows.iloc[0]
     lines = [
-        f"- runs: {len(rows)}, seeds: {section.n_seeds}; {first['n_train']:,.0f} rows to train and "
-        f"{first['n_test']:,.0f} to test in {first['n_classes']:.0f} classes (data "
+        f"- runs: {len(rows)}, seeds: {rows['seed'].nunique()}; {first['n_train']:,.0f} rows to "
+        f"train and {first['n_test']:,.0f} to test in {first['n_classes']:.0f} classes (data "
         f"{markdown_code(first['data'])})",
         f"- training: {markdown_code(as_json(section.training))}",
     ]
@@ -355,53 +315,28 @@ def settings_lines(section: Section) -> list[str]:
         n_parameters = rows.loc[rows["network"] == name, "n_parameters"].iloc[0]
         code = markdown_code(as_json(params))
         lines.append(f"- {escape_markdown(name)}: {n_parameters:,.0f} parameters, {code}")
-    commits = ", ".join(map(markdown_code, rows["commit"].unique()))
-    return [*lines, f"- commit {commits}; {escape_markdown(rows['versions'].iloc[-1])}"]
+    return [*lines, source_line(rows)]
 
 
-def tables_of(report: Report, folder: pathlib.Path) -> str:
+def page_tables(report: Report, folder: pathlib.Path) -> str:
     """All tables of a report in Markdown, for a page of the documentation."""
-    sections = sections_of(read_rows(folder / "rows.csv", SCHEMA))
+    sections = sections_of(split_failed(folder / "rows.csv", SCHEMA)[0])
     tables = [table for section in sections for table in report.tables(section)]
-    return "\n\n".join(map(as_markdown, [*tables, *report.ratios(folder)]))
+    return tables_text([*tables, *report.ratios(folder)])
 
 
-def write_page(report: Report, folder: pathlib.Path, kind: str) -> None:
-    """Write the tables into the docs page of this kind of data."""
-    write_block(PAGES / f"{FOLDERS[kind]}.md", report.name, tables_of(report, folder))
-
-
-def as_page(report: Report, sections: Sequence[Section]) -> str:
-    """A report in Markdown."""
-    parts = [f"# {report.title}", CAUTION]
-    for section in sections:
-        parts.append(f"## {escape_markdown(section.dataset)}")
-        parts += [as_markdown(table) for table in report.tables(section)]
-        parts += ["How it was run:", "\n".join(settings_lines(section))]
-    return "\n\n".join(parts) + "\n"
-
-
-def _printed(table: ReportTable) -> str:
-    return f"{printable(table.caption)}\n\n{as_terminal(table, WIDTH)}"
+def write_page(report: Report, folder: pathlib.Path, page: str) -> None:
+    """Write the tables into a page of the docs."""
+    write_block(PAGES / f"{page}.md", report.name, page_tables(report, folder))
 
 
 def make_report(report: Report, folder: pathlib.Path) -> str:
     """Write the report on all rows of a folder, and return the text for the terminal."""
-    path = folder / "rows.csv"
-    rows = read_rows(path, SCHEMA) if path.exists() else pd.DataFrame({"error": []})
-    failed = [text for text in rows["error"] if text]
-    sections = list(sections_of(rows)) if len(failed) < len(rows) else []
-    if not sections:
-        reason = f": all {len(failed)} fits failed, such as: {failed[0]}" if failed else ""
-        raise ValueError(f"Got no rows in {path}, but expected some to report on{reason}.")
-    file, ratios = folder / report.file, report.ratios(folder)
-    write_text(
-        file, "\n".join([as_page(report, sections), *(as_markdown(t) + "\n" for t in ratios)])
-    )
-    printed = [CAUTION]
-    for section in sections:
-        printed += [*map(_printed, report.tables(section)), "\n".join(settings_lines(section))]
-    printed += [*map(_printed, ratios), f"Rows:   {path}\nReport: {file}"]
-    if failed:
-        printed.append(f"{len(failed)} of {len(rows)} fits failed, such as: {printable(failed[0])}")
-    return "\n\n".join(printed)
+    rows, failed = split_failed(folder / "rows.csv", SCHEMA)
+    parts = [f"# {report.title}", CAUTION]
+    for section in sections_of(rows):
+        parts += [f"## {escape_markdown(section.dataset)}", tables_text(report.tables(section))]
+        parts += ["How it was run:", "\n".join(settings_lines(section))]
+    ratios = report.ratios(folder)
+    parts += [*failed, *([tables_text(ratios)] if ratios else [])]
+    return write_report(folder / report.file, "\n\n".join(parts) + "\n")

@@ -1,7 +1,8 @@
 """Work that is interrupted by faults: units that finish one by one and are kept in files.
 
-Each workload can be started again at any time and continues where its files end. ``run`` reports
-each unit when it is finished; ``finished`` reads the finished units from the files alone.
+Each workload can be started again at any time and continues where its files end. Its first
+function runs it and reports each unit when it is finished; the second reads the finished units
+from the files alone.
 """
 
 import csv
@@ -13,8 +14,8 @@ import resource
 import sqlite3
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import optuna
@@ -31,101 +32,98 @@ from mixupe_sklearn.datasets import load_embedded
 from mixupe_sklearn.datasets import openml as tasks
 from mixupe_sklearn.persistence import load, save
 
+# Takes the name of a unit, and a value that must stay the same.
 Report = Callable[[str, str], None]
-# The name of a unit, and a value that must stay the same.
 Units = list[tuple[str, str]]
 
 SMALL = preset("paper") | {"module_params": {"d_hidden": (8,)}, "random_state": 0}
 DAY = 24 * 3600
 SPACE = {"alpha": [0.05, 0.1, 0.2, 0.5, 1.0, 2.0], "eta": [1e-4, 1e-3, 1e-2, 0.1, 1.0]}
+N_EPOCHS, N_VERSIONS, N_SPECTROGRAMS = 40, 60, 24
+PLAN = TabularPlan(
+    ("erm", "mixup", "mixupe"),
+    grid="reduced",
+    n_seeds=2,
+    training={"max_epochs": 2, "batch_size": 30},
+)
+OPENML_ITEMS = (("dataset", 62), ("task", 59), ("task", 60))
+COMPLETE = optuna.trial.TrialState.COMPLETE
 
 
-class Fit:
-    """A training that saves its model after each epoch. The units are epochs."""
-
-    name = "fit with checkpoints"
-    n_units = 40
-
-    def run(self, folder: pathlib.Path, report: Report) -> None:
-        """Continue the training of the file, if there is one."""
-        path = folder / "model"
-        X, y = load_iris(return_X_y=True)
-        model = load(path) if path.exists() else MixupEClassifier(**SMALL)
-        while getattr(model, "n_iter_", 0) < self.n_units:
-            model.partial_fit(X, y, classes=[0, 1, 2])
-            save(model, path)
-            report(str(model.n_iter_), repr(float(model.loss_curve_[-1])))
-
-    def finished(self, folder: pathlib.Path) -> Units:
-        """Epochs of the saved model, each with its loss."""
-        path = folder / "model"
-        losses = load(path).loss_curve_ if path.exists() else []
-        return [(str(epoch), repr(float(loss))) for epoch, loss in enumerate(losses, start=1)]
+def run_fit(folder: pathlib.Path, report: Report) -> None:
+    """Train, and save the model after each epoch, which is the unit."""
+    path = folder / "model"
+    X, y = load_iris(return_X_y=True)
+    model = load(path) if path.exists() else MixupEClassifier(**SMALL)
+    while getattr(model, "n_iter_", 0) < N_EPOCHS:
+        model.partial_fit(X, y, classes=[0, 1, 2])
+        save(model, path)
+        report(str(model.n_iter_), repr(float(model.loss_curve_[-1])))
 
 
-class Save:
-    """A pipeline that is saved under one name repeatedly. The units are its versions."""
+def finished_epochs(folder: pathlib.Path) -> Units:
+    """Epochs of the saved model, each with its loss."""
+    path = folder / "model"
+    losses = load(path).loss_curve_ if path.exists() else []
+    return [(str(epoch), repr(float(loss))) for epoch, loss in enumerate(losses, start=1)]
 
-    name = "save"
-    n_units = 60
 
-    def run(self, folder: pathlib.Path, report: Report) -> None:
-        """Save all versions after the existing one."""
-        path = folder / "pipeline"
-        if path.exists():
-            pipeline = load(path)
-        else:
-            params = SMALL | {"max_epochs": 1, "module_params": {"d_hidden": (200, 200)}}
-            pipeline = make_mixupe_pipeline(**params).fit(*load_iris(return_X_y=True))
-            pipeline[-1].n_iter_no_change = 1
-        for version in range(pipeline[-1].n_iter_no_change + 1, self.n_units + 2):
-            pipeline[-1].n_iter_no_change = version  # unused in this fit, so it can hold a number
-            save(pipeline, path)
-            report(str(version - 1), "")
-
-    def finished(self, folder: pathlib.Path) -> Units:
-        """The saved version, and those before it."""
-        path = folder / "pipeline"
-        if not path.exists():
-            return []
+def run_save(folder: pathlib.Path, report: Report) -> None:
+    """Save versions of a pipeline, which are the units, under one name."""
+    path = folder / "pipeline"
+    if path.exists():
         pipeline = load(path)
-        pipeline.predict_proba(load_iris().data[:2])
-        return [(str(version), "") for version in range(1, pipeline[-1].n_iter_no_change)]
+    else:
+        params = SMALL | {"max_epochs": 1, "module_params": {"d_hidden": (200, 200)}}
+        pipeline = make_mixupe_pipeline(**params).fit(*load_iris(return_X_y=True))
+        pipeline[-1].n_iter_no_change = 1
+    for version in range(pipeline[-1].n_iter_no_change + 1, N_VERSIONS + 2):
+        pipeline[-1].n_iter_no_change = version  # unused in this fit, so it can hold a number
+        save(pipeline, path)
+        report(str(version - 1), "")
 
 
-class Search:
-    """A search with a storage. The units are configurations with their scores."""
+def saved_versions(folder: pathlib.Path) -> Units:
+    """The saved version, and those before it."""
+    path = folder / "pipeline"
+    if not path.exists():
+        return []
+    pipeline = load(path)
+    pipeline.predict_proba(load_iris().data[:2])
+    return [(str(version), "") for version in range(1, pipeline[-1].n_iter_no_change)]
 
-    name = "search"
-    n_units = 30
 
-    def run(self, folder: pathlib.Path, report: Report) -> None:
-        """Continue the search; a dead worker is detected after two seconds instead of thirty."""
-        storage.HEARTBEAT, storage.GRACE = 1, 2
-        finish = worker.finish
+def run_search(folder: pathlib.Path, report: Report) -> None:
+    """Search with a storage; the units are configurations with their scores.
 
-        def finish_and_report(study: Any, trial: Any, state: Any, value: Any, notes: Any) -> bool:
-            is_mine = finish(study, trial, state, value, notes)
-            if is_mine and state == optuna.trial.TrialState.COMPLETE:
-                report(str(sorted(trial.params.items())), repr(value))
-            return is_mine
+    A dead worker is detected after two seconds instead of thirty.
+    """
+    storage.HEARTBEAT, storage.GRACE = 1, 2
+    finish = worker.finish
 
-        worker.finish = finish_and_report
-        params: dict[str, Any] = {"cv": 2, "random_state": 0, "refit": False, "vectorize": False}
-        params["storage"] = folder / "search.db"
-        classifier = MixupEClassifier(**SMALL | {"max_epochs": 3})
-        MixupESearchCV(classifier, SPACE, **params).fit(*load_iris(return_X_y=True))
+    def finish_and_report(study: Any, trial: Any, state: Any, value: Any, notes: Any) -> bool:
+        is_mine = finish(study, trial, state, value, notes)
+        if is_mine and state == COMPLETE:
+            report(str(sorted(trial.params.items())), repr(value))
+        return is_mine
 
-    def finished(self, folder: pathlib.Path) -> Units:
-        """Configurations with complete trials."""
-        path = folder / "search.db"
-        if not path.exists():
-            return []
-        with storage.open_for_search(path) as place, storage.quiet():
-            names = optuna.get_all_study_names(place)
-            trials = optuna.load_study(study_name=names[0], storage=place).trials if names else []
-        done = [trial for trial in trials if trial.state == optuna.trial.TrialState.COMPLETE]
-        return [(str(sorted(t.params.items())), repr(t.value)) for t in done]
+    worker.finish = finish_and_report
+    params: dict[str, Any] = {"cv": 2, "random_state": 0, "refit": False, "vectorize": False}
+    params["storage"] = folder / "search.db"
+    classifier = MixupEClassifier(**SMALL | {"max_epochs": 3})
+    MixupESearchCV(classifier, SPACE, **params).fit(*load_iris(return_X_y=True))
+
+
+def complete_trials(folder: pathlib.Path) -> Units:
+    """Configurations with complete trials."""
+    path = folder / "search.db"
+    if not path.exists():
+        return []
+    with storage.open_for_search(path) as place, storage.quiet():
+        names = optuna.get_all_study_names(place)
+        trials = optuna.load_study(study_name=names[0], storage=place).trials if names else []
+    done = [trial for trial in trials if trial.state == COMPLETE]
+    return [(str(sorted(t.params.items())), repr(t.value)) for t in done]
 
 
 class _ReportingFile(ResultsFile):
@@ -141,108 +139,87 @@ class _ReportingFile(ResultsFile):
             self.report(str(FITS.key_of(row)), str(float(row["test_error"])))
 
 
-class Benchmark:
-    """The tabular benchmark. The units are fits."""
-
-    name = "benchmark"
-    plan = TabularPlan(
-        ("erm", "mixup", "mixupe"),
-        grid="reduced",
-        n_seeds=2,
-        training={"max_epochs": 2, "batch_size": 30},
-    )
-    n_units = 34
-
-    def run(self, folder: pathlib.Path, report: Report) -> None:
-        """Run the fits that are not in the file."""
-        with _ReportingFile(folder / "rows.csv", FITS) as file:
-            file.report = report
-            item = Item("iris", lambda: load_embedded("iris"))
-            run([item], self.plan, file, n_jobs=1, is_shown=False)
-
-    def finished(self, folder: pathlib.Path) -> Units:
-        """Rows of the file, with repetitions."""
-        path = folder / "rows.csv"
-        if not path.exists():
-            return []
-        rows = csv.DictReader(complete_lines(path, FITS.columns)[0])
-        return [(str(FITS.key_of(row)), str(float(row["test_error"]))) for row in rows]
+def run_benchmark(folder: pathlib.Path, report: Report) -> None:
+    """Run the tabular benchmark; the units are its fits."""
+    with _ReportingFile(folder / "rows.csv", FITS) as file:
+        file.report = report
+        run([Item("iris", lambda: load_embedded("iris"))], PLAN, file, n_jobs=1, is_shown=False)
 
 
-class Spectrograms:
-    """A cache of spectrograms. The units are its files."""
-
-    name = "spectrogram cache"
-    n_units = 24
-
-    def run(self, folder: pathlib.Path, report: Report) -> None:
-        """Compute what is not cached."""
-        rng = np.random.default_rng(0)
-        waveforms = [rng.uniform(-1, 1, 8000).astype(np.float32) for _ in range(8)]
-        seen = {name for name, _ in self.finished(folder)}
-        for n_frames in range(1, self.n_units + 1):
-            Spectrogram(cache=folder, n_frames=n_frames).transform(waveforms)
-            for name, value in self.finished(folder):
-                if name not in seen:
-                    report(name, value)
-                    seen.add(name)
-
-    def finished(self, folder: pathlib.Path) -> Units:
-        """Files that can be read."""
-        paths = sorted(folder.glob("spectrograms-*.npy"))
-        return [(path.name, _digest(np.load(path).tobytes())) for path in paths]
+def finished_fits(folder: pathlib.Path) -> Units:
+    """Rows of the file, with repetitions."""
+    path = folder / "rows.csv"
+    if not path.exists():
+        return []
+    rows = csv.DictReader(complete_lines(path, FITS.columns)[0])
+    return [(str(FITS.key_of(row)), str(float(row["test_error"]))) for row in rows]
 
 
-class Downloads:
-    """A cache of OpenML's files. The units are its files, of three datasets and tasks."""
+def run_spectrograms(folder: pathlib.Path, report: Report) -> None:
+    """Fill a cache of spectrograms; the units are its files."""
+    rng = np.random.default_rng(0)
+    waveforms = [rng.uniform(-1, 1, 8000).astype(np.float32) for _ in range(8)]
+    seen = set(cached_spectrograms(folder))
+    for n_frames in range(1, N_SPECTROGRAMS + 1):
+        Spectrogram(cache=folder, n_frames=n_frames).transform(waveforms)
+        for unit in set(cached_spectrograms(folder)) - seen:
+            report(*unit)
+            seen.add(unit)
 
-    name = "OpenML cache"
-    items = (("dataset", 62), ("task", 59), ("task", 60))
-    n_units = 12
 
-    def run(self, folder: pathlib.Path, report: Report) -> None:
-        """Load all items, from the cache or from the server that the environment names."""
-        import openml
+def cached_spectrograms(folder: pathlib.Path) -> Units:
+    """Files that can be read."""
+    paths = sorted(folder.glob("spectrograms-*.npy"))
+    return [(path.name, _digest(np.load(path).tobytes())) for path in paths]
 
-        from mixupe_sklearn.datasets._openml import transport
 
-        openml.config.server = os.environ["MIXUPE_FAULTS_SERVER"]
-        transport.BACKOFF_SECONDS = 0.01
-        for kind, number in self.items:
-            load_one = tasks.load_task if kind == "task" else tasks.load_dataset
-            load_one(number, cache_dir=folder / "cache")
-            for name, value in self.finished(folder):
-                report(name, value)
+def run_downloads(folder: pathlib.Path, report: Report) -> None:
+    """Load datasets and tasks from the server that the environment names, or from the cache.
 
-    def finished(self, folder: pathlib.Path) -> Units:
-        """Cached files with a digest of their content."""
-        paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-        return [
-            (path.relative_to(folder).as_posix(), _digest(path.read_bytes()))
-            for path in paths
-            if path.suffix not in (".lock", ".part")
-        ]
+    The units are files of the cache.
+    """
+    import openml
+
+    from mixupe_sklearn.datasets._openml import transport
+
+    openml.config.server = os.environ["MIXUPE_FAULTS_SERVER"]
+    transport.BACKOFF_SECONDS = 0.01
+    for kind, number in OPENML_ITEMS:
+        load_one = tasks.load_task if kind == "task" else tasks.load_dataset
+        load_one(number, cache_dir=folder / "cache")
+        for unit in cached_downloads(folder):
+            report(*unit)
+
+
+def cached_downloads(folder: pathlib.Path) -> Units:
+    """Cached files with a digest of their content."""
+    return [
+        (path.relative_to(folder).as_posix(), _digest(path.read_bytes()))
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.suffix not in (".lock", ".part")
+    ]
 
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:12]
 
 
-WORKLOADS: dict[str, Any] = {
-    one.name: one for one in (Fit(), Search(), Benchmark(), Save(), Spectrograms(), Downloads())
+class Workload(NamedTuple):
+    """Runs in a folder and reports; reads the finished units; and their number in all."""
+
+    run: Callable[[pathlib.Path, Report], None]
+    finished: Callable[[pathlib.Path], Units]
+    n_units: int
+
+
+WORKLOADS = {
+    "fit with checkpoints": Workload(run_fit, finished_epochs, N_EPOCHS),
+    "search": Workload(run_search, complete_trials, 30),
+    "benchmark": Workload(run_benchmark, finished_fits, 34),
+    "save": Workload(run_save, saved_versions, N_VERSIONS),
+    "spectrogram cache": Workload(run_spectrograms, cached_spectrograms, N_SPECTROGRAMS),
+    "OpenML cache": Workload(run_downloads, cached_downloads, 12),
 }
-
-
-def partial_files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Files that a writer left unfinished."""
-    return folder.rglob("*.part")
-
-
-def run_quietly(report: Report, name: str, folder: pathlib.Path) -> None:
-    """Run a workload without its warnings, such as that of a shared study."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        WORKLOADS[name].run(folder, report)
 
 
 def let_the_clock_jump() -> None:
@@ -272,20 +249,16 @@ def limit_memory() -> None:
     X, y = np.zeros((40, 1000)), np.arange(40) % 2
     params = SMALL | {"batch_size": 20, "max_epochs": 1}
     large = MixupEClassifier(**params | {"module_params": {"d_hidden": (400_000,)}})
-    expect_memory_error(lambda: large.fit(X, y))
     fitted = MixupEClassifier(**params).fit(X, y)
-    expect_memory_error(lambda: fitted.predict_proba(np.ones((200_000, 1000))))
-
-
-def expect_memory_error(call: Callable[[], Any]) -> None:
-    """Call a function that must fail with a message about memory."""
-    try:
-        call()
-    except (MemoryError, RuntimeError) as error:
-        if "alloc" not in str(error):
-            raise
-        return
-    raise AssertionError("a call that exceeds the memory succeeded")
+    calls = [lambda: large.fit(X, y), lambda: fitted.predict_proba(np.ones((200_000, 1000)))]
+    for call in calls:
+        try:
+            call()
+        except (MemoryError, RuntimeError) as error:
+            if "alloc" not in str(error):
+                raise
+        else:
+            raise AssertionError("a call that exceeds the memory succeeded")
 
 
 ENVIRONMENTS: dict[str, Callable[[], None]] = {
@@ -295,7 +268,9 @@ ENVIRONMENTS: dict[str, Callable[[], None]] = {
 }
 
 
-def work(report: Report, name: str, folder: pathlib.Path, environment: str) -> None:
-    """Run a workload in an environment."""
+def work(report: Report, name: str, folder: pathlib.Path, environment: str = "") -> None:
+    """Run a workload in an environment, without warnings such as that of a shared study."""
     ENVIRONMENTS[environment]()
-    run_quietly(report, name, folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        WORKLOADS[name].run(folder, report)

@@ -21,6 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from benchmarks._harness.docs_tables import write_block
 from benchmarks._harness.environment import ROOT, commit, versions_of
 from benchmarks._harness.results_file import write_text
 from benchmarks._harness.subprocesses import CONTEXT, ReportingProcess
-from benchmarks.reliability._workloads import WORKLOADS, partial_files, work
+from benchmarks.reliability._workloads import WORKLOADS, work
 
 RESULTS = ROOT / "benchmarks" / "results" / "faults" / "faults.csv"
 PAGE = ROOT / "docs" / "benchmarks" / "faults.md"
@@ -39,18 +40,6 @@ SERVER = "MIXUPE_FAULTS_SERVER"
 INSIDE = "MIXUPE_FAULTS_INSIDE"
 COLUMNS = ("Fault", "During", "Times tried", "Finished work kept", "Doubled", "Lost")
 
-TRAINING = ("fit with checkpoints", "search", "benchmark")
-# By fault: the workloads, and a divisor of the number of tries. A fault that does not depend on
-# the moment is tried less often.
-FAULTS: dict[str, tuple[Sequence[str], int]] = {
-    "kill -9": (tuple(WORKLOADS), 1),
-    "full disk": (tuple(WORKLOADS), 1),
-    "cut network": (("OpenML cache",), 1),
-    "read-only folder": (tuple(WORKLOADS), 3),
-    "jumping clock": (TRAINING, 3),
-    "little memory": (TRAINING, 3),
-    "two at once": (tuple(WORKLOADS), 2),
-}
 # At most so many units finish, and so many seconds pass, between two faults.
 N_BETWEEN, SECONDS_BETWEEN = 4, 0.06
 DISK = "16m"
@@ -58,9 +47,6 @@ WORKLOAD_MODULE = "benchmarks.reliability._workloads"
 CONTEXT.set_forkserver_preload(
     ["torch._dynamo", "alembic.command", "pyarrow.parquet", WORKLOAD_MODULE]
 )
-
-
-# One row of the table -------------------------------------------------------------------------
 
 
 @dataclass
@@ -82,22 +68,18 @@ class Tally:
 
 
 class Trial:
-    """A workload in its own folder, from start to end.
+    """A workload in its own folder, from start to end; the generator draws moments of faults.
 
-    Parameters
-    ----------
-    tally : Tally
-        Takes the counts.
-    folder : pathlib.Path
-        The folder of the workload.
-    rng : numpy.random.Generator
-        Draws the moments of faults.
+    ``server`` is the local OpenML server, where the fault concerns it.
     """
 
-    def __init__(self, tally: Tally, folder: pathlib.Path, rng: np.random.Generator):
+    def __init__(
+        self, tally: Tally, folder: pathlib.Path, rng: np.random.Generator, server: Any = None
+    ):
         self.tally = tally
         self.folder = folder
         self.rng = rng
+        self.server = server
         self.work = WORKLOADS[tally.work]
         self.reported: dict[str, str] = {}
         self.lost: set[str] = set()
@@ -134,7 +116,7 @@ class Trial:
         self.tally.n_kept += len(self.reported.keys() - self.lost)
         self.tally.n_doubled += sum(names.values()) - len(names)
         self.tally.n_doubled += max(0, len(names) - self.work.n_units)
-        self.tally.n_doubled += len(list(partial_files(self.folder)))
+        self.tally.n_doubled += len(list(self.folder.rglob("*.part")))
         missing = max(0, self.work.n_units - len(names))
         self.tally.n_lost += max(len(self.lost), missing)
 
@@ -150,8 +132,7 @@ class Trial:
         return found
 
 
-# Injects a fault once; returns whether work is left to inject it again.
-Injection = Callable[[Trial], bool]
+# Each fault is a function that injects it once, and returns whether work is left.
 
 
 def kill(trial: Trial) -> bool:
@@ -168,23 +149,18 @@ def kill(trial: Trial) -> bool:
 def fill_the_disk(trial: Trial) -> bool:
     """A full disk at a random moment: the process must end itself, with a message."""
     child, is_running = trial.start_until_a_moment()
-    filler = trial.folder.parent / "filler"
+    filler, size = trial.folder.parent / "filler", 0
     if is_running:
-        fill(filler, n_left=int(trial.rng.integers(0, 8192)))
+        n_left = int(trial.rng.integers(0, 8192))
+        with filler.open("wb", buffering=0) as file:
+            try:
+                while True:
+                    size += file.write(bytes(65536))
+            except OSError:
+                file.truncate(max(0, size - n_left))
     status = child.join()
     filler.unlink(missing_ok=True)
     return record_error(trial, child, status)
-
-
-def fill(path: pathlib.Path, n_left: int) -> None:
-    """Write a file until the disk is full, but for some bytes."""
-    size = 0
-    with path.open("wb", buffering=0) as file:
-        try:
-            while True:
-                size += file.write(bytes(65536))
-        except OSError:
-            file.truncate(max(0, size - n_left))
 
 
 def record_error(trial: Trial, child: ReportingProcess, status: int) -> bool:
@@ -206,37 +182,33 @@ def forbid_writing(trial: Trial) -> bool:
     trial.reported |= first.units
     if not is_running:
         return False
-    remount(trial.folder.parent, "ro")
+    remount = ["mount", str(trial.folder.parent), "-o"]
+    subprocess.run([*remount, "remount,ro"], check=True)
     try:
         child = trial.start()
         status = child.join()
     finally:
-        remount(trial.folder.parent, "rw")
+        subprocess.run([*remount, "remount,rw"], check=True)
     return record_error(trial, child, status)
 
 
-def remount(folder: pathlib.Path, mode: str) -> None:
-    """Make a disk read-only or writable."""
-    subprocess.run(["mount", "-o", f"remount,{mode}", str(folder)], check=True)
+def cut_network(trial: Trial) -> bool:
+    """The server's answer to a random request breaks off."""
+    share, path = trial.rng.uniform(), str(trial.rng.choice(trial.server.paths))
+    trial.server.fault(
+        path, lambda answer: replace(answer, n_sent=int(share * len(answer.content)))
+    )
+    child = trial.start()
+    status = child.join()
+    trial.server.reset()
+    return record_error(trial, child, status)
 
 
-def two_at_once(trial: Trial) -> bool:
-    """Two processes do the same work at once; one may refuse with a message."""
-    return _run_together(trial, [trial.start(), trial.start()])
-
-
-def with_clock(trial: Trial) -> bool:
-    """The clock jumps; two processes share a search and read each other's heartbeats."""
-    n_processes = 2 if trial.tally.work == "search" else 1
-    return _run_together(trial, [trial.start("clock") for _ in range(n_processes)])
-
-
-def with_little_memory(trial: Trial) -> bool:
-    """Calls that exceed the memory fail, and the same process continues its work."""
-    return _run_together(trial, [trial.start("memory")])
-
-
-def _run_together(trial: Trial, children: list[ReportingProcess]) -> bool:
+def run_together(trial: Trial, n_processes: int = 1, environment: str = "") -> bool:
+    """Processes do the same work at once; one may refuse with a message."""
+    if environment == "clock" and trial.tally.work == "search":
+        n_processes = 2  # they read each other's heartbeats
+    children = [trial.start(environment) for _ in range(n_processes)]
     statuses = [child.join() for child in children]
     if min(statuses) < 0 or 0 not in statuses:
         messages = [child.message for child in children]
@@ -245,19 +217,18 @@ def _run_together(trial: Trial, children: list[ReportingProcess]) -> bool:
     return False  # the work is done
 
 
-def cut_network(server: Any, paths: Sequence[str]) -> Injection:
-    """A server whose answer to a random request breaks off."""
-
-    def inject(trial: Trial) -> bool:
-        share = trial.rng.uniform()
-        path = str(trial.rng.choice(paths))
-        server.fault(path, lambda answer: replace(answer, n_sent=int(share * len(answer.content))))
-        child = trial.start()
-        status = child.join()
-        server.reset()
-        return record_error(trial, child, status)
-
-    return inject
+EVERY, TRAINING = tuple(WORKLOADS), ("fit with checkpoints", "search", "benchmark")
+# By fault: its function, the workloads, and a divisor of the number of tries. A fault that does
+# not depend on the moment is tried less often.
+FAULTS: dict[str, tuple[Callable[[Trial], bool], Sequence[str], int]] = {
+    "kill -9": (kill, EVERY, 1),
+    "full disk": (fill_the_disk, EVERY, 1),
+    "cut network": (cut_network, ("OpenML cache",), 1),
+    "read-only folder": (forbid_writing, EVERY, 3),
+    "jumping clock": (partial(run_together, environment="clock"), TRAINING, 3),
+    "little memory": (partial(run_together, environment="memory"), TRAINING, 3),
+    "two at once": (partial(run_together, n_processes=2), EVERY, 2),
+}
 
 
 @contextlib.contextmanager
@@ -272,13 +243,14 @@ def small_disk() -> Iterator[pathlib.Path]:
             subprocess.run(["umount", "--lazy", name], check=True)
 
 
-def run_row(tally: Tally, inject: Injection, times: int, rng: np.random.Generator) -> Tally:
+def run_row(tally: Tally, times: int, rng: np.random.Generator, server: Any) -> Tally:
     """Inject a fault so many times, in as many folders as that takes."""
+    inject = FAULTS[tally.fault][0]
     while tally.n_tries < times:
         with small_disk() as disk:
             folder = disk / "work"
             folder.mkdir()
-            trial = Trial(tally, folder, rng)
+            trial = Trial(tally, folder, rng, server)
             while tally.n_tries < times and inject(trial):
                 pass
             trial.finish()
@@ -290,37 +262,18 @@ def run_row(tally: Tally, inject: Injection, times: int, rng: np.random.Generato
 
 
 @contextlib.contextmanager
-def injections() -> Iterator[dict[str, Injection]]:
-    """The function of each fault, while a local OpenML server runs."""
-    sys.path.insert(0, str(ROOT / "tests"))  # the server is that of the tests
+def openml_server() -> Iterator[Any]:
+    """The OpenML server of the tests, with the requested ``paths`` of a run without faults."""
+    sys.path.insert(0, str(ROOT / "tests"))
     server_class = importlib.import_module("openml_server").OpenMLServer
     with server_class() as server:
         os.environ[SERVER] = server.url
-        yield {
-            "kill -9": kill,
-            "full disk": fill_the_disk,
-            "cut network": cut_network(server, _paths_of(server)),
-            "read-only folder": forbid_writing,
-            "jumping clock": with_clock,
-            "little memory": with_little_memory,
-            "two at once": two_at_once,
-        }
-
-
-def _paths_of(server: Any) -> list[str]:
-    """The requests of a run without faults."""
-    with tempfile.TemporaryDirectory() as folder:
-        ReportingProcess(work, "OpenML cache", pathlib.Path(folder), "").join()
-    paths = [name.removeprefix("GET ") for name in server.counts if name.startswith("GET ")]
-    server.reset()
-    return sorted(paths)
-
-
-def as_csv(tallies: Sequence[Tally]) -> str:
-    """All rows, with versions and commit."""
-    columns = ["fault", "work", "tries", "kept", "doubled", "lost"]
-    rows = pd.DataFrame([tally.cells() for tally in tallies], columns=columns)
-    return rows.assign(versions=versions_of(), commit=commit()).to_csv(index=False)
+        with tempfile.TemporaryDirectory() as folder:
+            ReportingProcess(work, "OpenML cache", pathlib.Path(folder)).join()
+        names = [name.split(" ", 1) for name in server.counts]
+        server.paths = sorted(path for verb, path in names if verb == "GET")
+        server.reset()
+        yield server
 
 
 def as_markdown(rows: Sequence[Sequence[str]]) -> str:
@@ -361,12 +314,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     rng = np.random.default_rng(options.seed)
     tallies, start = [], time.perf_counter()
-    with injections() as inject:
-        for fault, name in ((f, w) for f in options.only for w in FAULTS[f][0]):
+    with openml_server() as server:
+        for fault, name in ((f, w) for f in options.only for w in FAULTS[f][1]):
             if name not in options.work:
                 continue
-            times = max(1, options.times // FAULTS[fault][1])
-            tally = run_row(Tally(fault, name), inject[fault], times, rng)
+            times = max(1, options.times // FAULTS[fault][2])
+            tally = run_row(Tally(fault, name), times, rng, server)
             tallies.append(tally)
             seconds = time.perf_counter() - start
             print(" | ".join(tally.cells()), f"({seconds:.0f} s)", file=sys.stderr, flush=True)
@@ -375,7 +328,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     table = as_markdown([tally.cells() for tally in tallies])
     print(table)
     if options.docs or options.output:
-        write_text(options.output or RESULTS, as_csv(tallies))
+        names = ["fault", "work", "tries", "kept", "doubled", "lost"]
+        rows = pd.DataFrame([tally.cells() for tally in tallies], columns=names)
+        rows = rows.assign(versions=versions_of(), commit=commit())
+        write_text(options.output or RESULTS, rows.to_csv(index=False))
     if options.docs:
         write_block(PAGE, "faults", table)
     return int(any(tally.n_doubled or tally.n_lost for tally in tallies))

@@ -11,20 +11,20 @@ Each case is a row of a CSV file, and the table is made from these rows alone.
 import argparse
 import ctypes
 import gc
+import hashlib
 import json
 import pathlib
 import sys
 import tempfile
 import threading
 import time
-import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+import joblib
 import numpy as np
 import pandas as pd
 import torch
@@ -58,24 +58,13 @@ MOST_GROWTH = 4.0
 N_THREADS = 16
 
 
-@dataclass
-class Finding:
-    """The result of a case.
+class Finding(NamedTuple):
+    """The size of a case in words, what must hold and whether it does.
 
-    Parameters
-    ----------
-    size : str
-        The size in words.
-    settings : dict
-        Parameters of the estimator.
-    checks : dict
-        What must hold, in words, and whether it does.
-    start : Usage or None, default=None
-        The usage from which growth is counted, if that is later than the start of the case.
+    Growth is counted from ``start`` if that is later than the start of the case.
     """
 
     size: str
-    settings: dict[str, Any]
     checks: dict[str, bool]
     start: Usage | None = None
 
@@ -108,7 +97,6 @@ def many_classes(n_classes: int, n_rows: int, **params: Any) -> Finding:
     values = [value for row in classifier.history_ for value in row.values()]
     return Finding(
         size=f"{n_classes:,} classes, {n_rows:,} x {X.shape[1]}",
-        settings=params,
         checks={
             "probabilities of all classes sum to one": bool(are_good),
             f"accuracy {accuracy:.3f} is 100 times chance": accuracy > 100 / n_classes,
@@ -135,7 +123,7 @@ def topics(n_rows: int, n_columns: int, n_classes: int = 20) -> tuple[sparse.csr
 def many_columns(n_rows: int, n_columns: int, **params: Any) -> Finding:
     """A sparse table that would not fit into memory as a dense one; the last rows are the test."""
     X, y = topics(n_rows, n_columns)
-    before = _checksum([X.data, X.indices, X.indptr])
+    before = joblib.hash(X)
     n_train = n_rows * 9 // 10
     classifier = MixupEClassifier(**params, random_state=0).fit(X[:n_train], y[:n_train])
     proba = classifier.predict_proba(X[n_train:])
@@ -144,28 +132,20 @@ def many_columns(n_rows: int, n_columns: int, **params: Any) -> Finding:
     one = classifier.predict_proba(few[:1])
     return Finding(
         size=f"{n_rows:,} x {n_columns:,} sparse, dense {4 * n_rows * n_columns / 2**30:.1f} GiB",
-        settings=params,
         checks={
             f"accuracy {accuracy:.3f} on unseen rows is above 0.5": accuracy > 0.5,
             "dense rows give the same bits": np.array_equal(
                 classifier.predict_proba(few.toarray()), proba[:20]
             ),
             "one row alone gives the same bits": np.array_equal(one, proba[:1]),
-            "input unchanged": _checksum([X.data, X.indices, X.indptr]) == before,
+            "input unchanged": joblib.hash(X) == before,
         },
     )
 
 
-def _checksum(blocks: Iterable[Any]) -> int:
-    total = 0
-    for block in blocks:
-        total = zlib.crc32(block, total)
-    return total
-
-
-def _file_checksum(path: pathlib.Path) -> int:
+def _digest(path: pathlib.Path) -> str:
     with path.open("rb") as file:
-        return _checksum(iter(partial(file.read, 2**24), b""))
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_rows(path: pathlib.Path, n_rows: int, n_features: int) -> np.ndarray:
@@ -186,17 +166,16 @@ def many_rows(n_rows: int, n_features: int, **params: Any) -> Finding:
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "rows.bin"
         y = write_rows(path, n_rows, n_features)
-        before = _file_checksum(path)
+        before = _digest(path)
         X = np.memmap(path, dtype=np.float32, mode="r", shape=(n_rows, n_features))
         classifier = MixupEClassifier(**params, random_state=0).fit(X, y)
         accuracy = (classifier.predict(X) == y).mean()
         return Finding(
             size=f"{n_rows:,} x {n_features} in a file of {X.nbytes / 2**20:.0f} MiB",
-            settings=params,
             checks={
                 f"accuracy {accuracy:.3f} of all rows is above 0.95": accuracy > 0.95,
                 "one epoch": classifier.n_iter_ == 1,
-                "file unchanged": _file_checksum(path) == before,
+                "file unchanged": _digest(path) == before,
             },
         )
 
@@ -213,7 +192,6 @@ def many_levels(n_rows: int, n_levels: int, **params: Any) -> Finding:
     unseen = pipeline.predict_proba(frame[:5].assign(name="never seen"))
     return Finding(
         size=f"{n_rows:,} rows, {n_levels:,} levels",
-        settings=params,
         checks={
             f"accuracy {accuracy:.3f} is above 0.9": accuracy > 0.9,
             f"{width:,} columns": width == n_levels + 1,
@@ -246,7 +224,6 @@ def many_fits(n_fits: int, **params: Any) -> Finding:
     shown = ", ".join(f"{usage.private:.0f} after {number:,}" for number, usage in marks.items())
     return Finding(
         size=f"{n_fits:,} fits of {len(X)} x {X.shape[1]}",
-        settings=params,
         checks={
             "equal seeds give equal losses": len(set(losses)) == min(10, n_fits),
             f"MiB without pages of files: {shown}": end.private - start.private <= MOST_GROWTH,
@@ -338,47 +315,56 @@ def many_calls(n_calls: int, names: Sequence[str] | None = None) -> Finding:
     checks["torch's number of threads as before"] = torch.get_num_threads() == n_before
     in_thread = call_in_threads(lambda _: torch.get_num_threads(), [0], 1)
     checks["a new thread has it too"] = in_thread == [n_before]
-    return Finding(f"{n_calls} calls by {N_THREADS} threads", {}, checks, start)
+    return Finding(f"{n_calls} calls by {N_THREADS} threads", checks, start)
 
 
 # Cases ----------------------------------------------------------------------------------------
 
 ONE = preset("paper") | {"batch_size": 500}
+SMALL = preset("paper") | {"batch_size": 50}
 SHORT = {"max_epochs": 2, "batch_size": 50}
 FEW = {"max_epochs": 2, "min_steps": 0}
 NARROW = {"module_params": {"d_hidden": (32,)}}
-CASES: dict[str, Callable[[], Finding]] = {
-    "classes": partial(
-        many_classes, 10_000, 30_001, **ONE | {"max_epochs": 3, "lr": 0.003, "early_stopping": True}
+LARGE_FILE = {"max_epochs": 1, "batch_size": 10_000, "module_params": {"d_hidden": (32, 32)}}
+FAST = {"max_epochs": 3, "lr": 0.003, "early_stopping": True}
+# By name: the case in full, and in small sizes.
+CASES: dict[str, tuple[partial[Finding], partial[Finding]]] = {
+    "classes": (
+        partial(many_classes, 10_000, 30_001, **ONE | FAST),
+        partial(many_classes, 200, 1_001, **SMALL | {"max_epochs": 20}),
     ),
-    "classes, eight members": partial(
-        many_classes, 10_000, 20_001, **FEW, module_params={"d_hidden": (64, 64)}
+    "classes, eight members": (
+        partial(many_classes, 10_000, 20_001, **FEW, module_params={"d_hidden": (64, 64)}),
+        partial(many_classes, 200, 801, max_epochs=10, min_steps=0),
     ),
-    "columns": partial(many_columns, 20_000, 100_000, **ONE | {"max_epochs": 3} | NARROW),
-    "columns, eight members": partial(many_columns, 2_000, 100_000, **FEW, **NARROW),
-    "rows in a file": partial(
-        many_rows,
-        10**7,
-        10,
-        **ONE | {"max_epochs": 1, "batch_size": 10_000, "module_params": {"d_hidden": (32, 32)}},
+    "columns": (
+        partial(many_columns, 20_000, 100_000, **ONE | {"max_epochs": 3} | NARROW),
+        partial(many_columns, 1_000, 5_000, **SMALL | {"max_epochs": 5}),
     ),
-    "levels": partial(many_levels, 100_000, 50_000, **ONE | {"max_epochs": 2, "lr": 0.01} | NARROW),
-    "fits": partial(many_fits, 1_000, **preset("paper") | SHORT),
-    "fits, eight members": partial(many_fits, 1_000, **SHORT, min_steps=0),
-    "threads": partial(many_calls, 200),
-}
-
-
-QUICK_CASES: dict[str, Callable[[], Finding]] = {
-    "classes": partial(many_classes, 200, 1_001, **ONE | {"max_epochs": 20, "batch_size": 50}),
-    "classes, eight members": partial(many_classes, 200, 801, max_epochs=10, min_steps=0),
-    "columns": partial(many_columns, 1_000, 5_000, **ONE | {"max_epochs": 5, "batch_size": 50}),
-    "columns, eight members": partial(many_columns, 500, 5_000, max_epochs=5, min_steps=0),
-    "rows in a file": partial(many_rows, 20_000, 10, **ONE | {"max_epochs": 1, "batch_size": 100}),
-    "levels": partial(many_levels, 400, 100, **ONE | {"max_epochs": 40, "batch_size": 20}),
-    "fits": partial(many_fits, 60, **preset("paper") | SHORT),
-    "fits, eight members": partial(many_fits, 20, **SHORT, min_steps=0),
-    "threads": partial(many_calls, 50, ["eight members", "one network", "pipeline"]),
+    "columns, eight members": (
+        partial(many_columns, 2_000, 100_000, **FEW, **NARROW),
+        partial(many_columns, 500, 5_000, max_epochs=5, min_steps=0),
+    ),
+    "rows in a file": (
+        partial(many_rows, 10**7, 10, **ONE | LARGE_FILE),
+        partial(many_rows, 20_000, 10, **SMALL | {"max_epochs": 1, "batch_size": 100}),
+    ),
+    "levels": (
+        partial(many_levels, 100_000, 50_000, **ONE | {"max_epochs": 2, "lr": 0.01} | NARROW),
+        partial(many_levels, 400, 100, **SMALL | {"max_epochs": 40, "batch_size": 20}),
+    ),
+    "fits": (
+        partial(many_fits, 1_000, **preset("paper") | SHORT),
+        partial(many_fits, 60, **preset("paper") | SHORT),
+    ),
+    "fits, eight members": (
+        partial(many_fits, 1_000, **SHORT, min_steps=0),
+        partial(many_fits, 20, **SHORT, min_steps=0),
+    ),
+    "threads": (
+        partial(many_calls, 200),
+        partial(many_calls, 50, ["eight members", "one network", "pipeline"]),
+    ),
 }
 
 
@@ -388,21 +374,27 @@ def measure_case(name: str, scale: str) -> dict[str, Any]:
     X = np.zeros((20, 2), dtype=np.float32)
     params = preset("paper") | {"max_epochs": 1, "batch_size": 10, "early_stopping": True}
     MixupEClassifier(**params).fit(X, np.arange(20) % 2).predict_proba(X)
+    case = CASES[name][scale == "small"]
     with private_memory_samples() as samples:
         before = Usage.now()
         reset_peak()
         clock = time.perf_counter()
-        finding = (CASES if scale == "full" else QUICK_CASES)[name]()
+        finding = case()
         seconds = time.perf_counter() - clock
         most = memory_of_process()["most"]
-        _trim()
+        # Where the C library is glibc, it returns free memory.
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            gc.collect()
+            trim(0)
         end = Usage.now()
     start = finding.start or before
     return {
+        "case": name,
         "size": finding.size,
-        "settings": finding.settings,
-        "checked": list(finding.checks),
-        "wrong": [name for name, holds in finding.checks.items() if not holds],
+        "settings": json.dumps(case.keywords, sort_keys=True),
+        "checked": json.dumps(list(finding.checks)),
+        "wrong": json.dumps([name for name, holds in finding.checks.items() if not holds]),
         "seconds": round(seconds, 1),
         "memory_start": start.memory,
         "memory_end": end.memory,
@@ -412,15 +404,12 @@ def measure_case(name: str, scale: str) -> dict[str, Any]:
         "threads_end": end.threads,
         "files_start": start.files,
         "files_end": end.files,
+        "scale": scale,
+        "cores": n_cores(),
+        "versions": versions_of(),
+        "commit": commit(),
+        "run": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-
-
-def _trim() -> None:
-    """Let the C library return free memory, where it is glibc."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        gc.collect()
-        trim(0)
 
 
 # Table and command ----------------------------------------------------------------------------
@@ -431,33 +420,24 @@ def load_table(rows: pd.DataFrame) -> str:
     header = ["case", "size", "right", "seconds"]
     header += ["MiB at start", "at end", "peak", "peak without pages of files"]
     header += ["threads at start", "at end", "open files at start", "at end"]
-    return plain_markdown(header, [_line(row) for _, row in rows.iterrows()])
-
-
-def _line(row: pd.Series) -> list[str]:
-    checked, wrong = json.loads(row["checked"]), json.loads(row["wrong"])
-    memory = ("memory_start", "memory_end", "memory_peak", "private_peak")
-    return [
-        row["case"],
-        row["size"],
-        f"{len(checked) - len(wrong)} of {len(checked)}",
-        f"{row['seconds']:.0f}",
-        *(f"{row[name]:,.0f}" for name in memory),
-        *(str(int(row[f"{kind}_{when}"])) for kind in ("threads", "files")
-          for when in ("start", "end")),
-    ]  # fmt: skip
+    lines = []
+    for _, row in rows.iterrows():
+        checked, wrong = json.loads(row["checked"]), json.loads(row["wrong"])
+        line = [row["case"], row["size"], f"{len(checked) - len(wrong)} of {len(checked)}"]
+        memory = ("seconds", "memory_start", "memory_end", "memory_peak", "private_peak")
+        counts = ("threads_start", "threads_end", "files_start", "files_end")
+        line += [f"{row[name]:,.0f}" for name in memory]
+        lines.append(line + [str(int(row[name])) for name in counts])
+    return plain_markdown(header, lines)
 
 
 def checks_list(rows: pd.DataFrame) -> str:
     """What was checked in each case, and what failed."""
     lines = []
-    for _, row in rows.iterrows():
-        wrong = json.loads(row["wrong"])
-        checks = [
-            f"**wrong**: {present_label(text)}" if text in wrong else present_label(text)
-            for text in json.loads(row["checked"])
-        ]
-        lines.append(f"- *{row['case']}*: {'; '.join(checks)}.")
+    for case, checked, wrong in zip(rows["case"], rows["checked"], rows["wrong"], strict=True):
+        marks = dict.fromkeys(json.loads(wrong), "**wrong**: ")
+        checks = [marks.get(text, "") + present_label(text) for text in json.loads(checked)]
+        lines.append(f"- *{case}*: {'; '.join(checks)}.")
     return "\n".join(lines)
 
 
@@ -467,32 +447,13 @@ def fill(page: str, rows: pd.DataFrame) -> str:
     return fill_block(page, "checks", checks_list(rows), kind="load")
 
 
-def run_case(name: str, scale: str) -> dict[str, Any]:
-    """Run a case in a new process: its row."""
-    found = call_in_child("benchmarks.reliability.load", "measure_case", name, scale)
-    texts = {
-        key: json.dumps(found[key], sort_keys=key == "settings")
-        for key in ("settings", "checked", "wrong")
-    }
-    return {
-        "case": name,
-        **found,
-        **texts,
-        "scale": scale,
-        "cores": n_cores(),
-        "versions": versions_of(),
-        "commit": commit(),
-        "run": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-
-
 def measure(names: Sequence[str], scale: str, path: pathlib.Path) -> pd.DataFrame:
     """Run cases one after the other; the row of a case is written, or replaced, when it ends."""
     rows = pd.read_csv(path).to_dict("records") if path.exists() else []
     by_case = {row["case"]: row for row in rows}
     for name in names:
         print(f"{name} ...", flush=True)
-        by_case[name] = run_case(name, scale)
+        by_case[name] = call_in_child("benchmarks.reliability.load", "measure_case", name, scale)
         rows = pd.DataFrame([by_case[case] for case in CASES if case in by_case])
         write_text(path, rows.to_csv(index=False))
     return pd.read_csv(path)

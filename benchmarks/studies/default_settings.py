@@ -27,24 +27,11 @@ import pandas as pd
 from benchmarks._harness.cli import add_run_options, positive_int, run_command
 from benchmarks._harness.docs_tables import write_block
 from benchmarks._harness.labels import renamed_labels
-from benchmarks._harness.report_tables import (
-    Cell,
-    Column,
-    ReportTable,
-    as_markdown,
-    number,
-    seconds,
-    span,
-)
-from benchmarks._harness.results_file import Key, ResultsFile, Schema, one_line, read_rows
-from benchmarks._harness.runner import Row, open_fits, run
-from benchmarks._tabular.fits import (
-    few_rows_allowed,
-    fit_seconds,
-    measured_on,
-    raw_rows,
-    warm_up_defaults,
-)
+from benchmarks._harness.report_tables import Cell, ReportTable, as_markdown, number, seconds
+from benchmarks._harness.results_file import Key, ResultsFile, Schema, read_rows
+from benchmarks._harness.runner import Row, run
+from benchmarks._harness.single_fits import SingleFits, columns_of
+from benchmarks._tabular.fits import fit_seconds, measured_on, raw_rows, warm_up_defaults
 from benchmarks._tabular.methods import Settings, paper_settings
 from benchmarks._tabular.options import add_data, check_data
 from benchmarks._tabular.protocol import FITS, TRAINING, Split, configs_of, splits_of
@@ -75,10 +62,11 @@ FOLDS: Params = {
     "max_epochs": 50,
     "min_steps": 500,
 }
+FOUR = {"alpha": (0.01, 0.05, 0.2, 0.5)}
 GROUPS = FOLDS | {"alpha": (0.02, 0.2), "lr": 0.005}
 QUARTER = GROUPS | {"validation_fraction": 0.25}
 GELU = QUARTER | {"module": "mlp-gelu"}
-ROBUST: Params = {"scaling": "robust"}
+ROBUST, QUANTILE, SPLINES = ({"scaling": name} for name in ("robust", "quantile", "splines"))
 
 # By name: parameters of the classifier, of the preprocessor, and the reason.
 CANDIDATES: dict[str, tuple[Params, Params, str]] = {
@@ -86,11 +74,7 @@ CANDIDATES: dict[str, tuple[Params, Params, str]] = {
     "no-stopping": (FOLDS | {"early_stopping": False}, {}, "members, schedule and length alone"),
     "folds": (FOLDS, {}, "where long training hurts, held-out samples end it"),
     "folds-faster": (FOLDS | {"lr": 0.005}, {}, "a higher rate"),
-    "four-groups": (
-        FOLDS | {"alpha": (0.01, 0.05, 0.2, 0.5)},
-        {},
-        "from hardly any to much mixing",
-    ),
+    "four-groups": (FOLDS | FOUR, {}, "from hardly any to much mixing"),
     "two-groups": (GROUPS, {}, "weak and strong mixing, weighted on held-out samples"),
     "weak-penalty": (GROUPS | {"eta": 0.1}, {}, "a smaller penalty"),
     "wide": (GROUPS | {"module_params": {"d_hidden": (256, 256)}}, {}, "twice the width"),
@@ -101,12 +85,8 @@ CANDIDATES: dict[str, tuple[Params, Params, str]] = {
     "quarter-gelu": (GELU, {}, "a smooth network"),
     "quarter-gelu-robust": (GELU, ROBUST, "outliers do not squeeze the other rows"),
     "quarter-robust": (QUARTER, ROBUST, "the same with ReLU"),
-    "quarter-gelu-quantile": (GELU, {"scaling": "quantile"}, "every column is a normal one"),
-    "quarter-gelu-splines": (
-        GELU,
-        {"scaling": "splines"},
-        "steps within a column are easy to learn",
-    ),
+    "quarter-gelu-quantile": (GELU, QUANTILE, "every column is a normal one"),
+    "quarter-gelu-splines": (GELU, SPLINES, "steps within a column are easy to learn"),
 }
 # Parameters that go back to the paper's values when an ingredient is removed.
 INGREDIENTS: dict[str, tuple[str, ...]] = {
@@ -123,13 +103,7 @@ METHODS = {"mixing": "erm+penalty", "penalty": "mixup", "mixing and penalty": "e
 
 
 def on_paper(params: Params, inputs: Params) -> Settings:
-    """Settings on top of the paper's.
-
-    Examples
-    --------
-    >>> on_paper({"module": "mlp-gelu"}, {}).effective().classifier["module_params"]["activation"]
-    'gelu'
-    """
+    """Settings on top of the paper's."""
     paper = paper_settings()
     return Settings(paper.classifier | params, paper.preprocessor | inputs)
 
@@ -186,16 +160,15 @@ class ValidationFile(ResultsFile):
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append rows, each to both files."""
         rows = list(rows)
-        good = [row for row in rows if not row["error"]]
         # In this order a run that is killed in between repeats the fit, and loses nothing.
-        if good:
-            with ResultsFile(self.path.with_name("test.csv"), TEST) as test:
-                test.add(_columns(row, TEST) for row in good)
-        super().add(_columns(row, VALID) for row in rows)
-
-
-def _columns(row: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
-    return {name: row[name] for name in schema.columns if name in row}
+        for schema, path in ((TEST, self.path.with_name("test.csv")), (VALID, None)):
+            chosen = [row for row in rows if schema is VALID or not row["error"]]
+            found = [{k: row[k] for k in schema.columns if k in row} for row in chosen]
+            if path is None:
+                super().add(found)
+            elif found:
+                with ResultsFile(path, schema) as test:
+                    test.add(found)
 
 
 def read_file(path: pathlib.Path, schema: Schema) -> pd.DataFrame:
@@ -231,40 +204,34 @@ class Trial:
         n_samples = len(self.split.train) * params["max_epochs"] * params.get("n_members", 1)
         return round(n_samples * (1 + self.table.X.shape[1] / 700))
 
+    def measured(self) -> Row:
+        """Fit, and measure on validation and test samples."""
+        warm_up_defaults()
+        model = self.settings.make(self.split.seed)
+        data = raw_rows(self.table, self.split)
+        row: Row = {"fit_seconds": fit_seconds(model, data)}
+        for part in ("valid", "test"):
+            metrics, _ = measured_on(model, data, part)
+            row |= {f"{part}_{name}": metrics[name] for name in METRICS}
+        return row
+
 
 @dataclass(frozen=True)
-class Study:
+class Study(SingleFits):
     """All candidates on all holdout splits of each dataset."""
 
     candidates: Mapping[str, Settings]
     n_seeds: int = 5
     retry_failed: bool = False
-    methods: Sequence[str] = ()
+    schema = VALID
 
-    def open_jobs(self, table: Table, done: set[Key]) -> list[Trial]:
-        """Fits on a table that are not done yet; they count as done from now on."""
-        trials = [
+    def fits(self, table: Table) -> list[Trial]:
+        """All fits on a dataset in their order."""
+        return [
             Trial(table, split, name, settings)
             for split in splits_of(table, "holdout", self.n_seeds)
             for name, settings in self.candidates.items()
         ]
-        return open_fits(trials, done, VALID)
-
-    @staticmethod
-    def run_job(job: Trial) -> list[Row]:
-        """Fit and measure: one row; that of a failed fit holds the error."""
-        try:
-            with few_rows_allowed():
-                warm_up_defaults()
-                model = job.settings.make(job.split.seed)
-                data = raw_rows(job.table, job.split)
-                row: Row = {"fit_seconds": fit_seconds(model, data), "error": ""}
-                for part in ("valid", "test"):
-                    metrics, _ = measured_on(model, data, part)
-                    row |= {f"{part}_{name}": metrics[name] for name in METRICS}
-                return [job.identity | row]
-        except Exception as error:
-            return [job.identity | {"error": one_line(error)}]
 
 
 # Tables ---------------------------------------------------------------------------------------
@@ -298,14 +265,7 @@ def means_of(rows: pd.DataFrame, columns: Sequence[str], n_splits: int) -> pd.Da
 
 
 def average_ranks(means: pd.DataFrame, column: str) -> pd.Series:
-    """Average rank of each candidate over the datasets; differences below rounding are ties.
-
-    Examples
-    --------
-    >>> index = pd.MultiIndex.from_product([["iris", "wine"], ["a", "b"]])
-    >>> average_ranks(pd.DataFrame({"x": [1.0, 2.0, 3.0, 3.00001]}, index=index), "x").to_dict()
-    {'a': 1.25, 'b': 1.75}
-    """
+    """Average rank of each candidate over the datasets; differences below rounding are ties."""
     return (means[column].unstack() / SAME).round().rank(axis=1).mean()
 
 
@@ -327,30 +287,23 @@ def choose_table(
     over_sets = means.groupby("candidate").mean()
     times = times_of(used, means).median()
     ranks = {name: average_ranks(means, f"valid_{name}") for name in ("error", "log_loss")}
-    order = ranks["error"].sort_values(kind="stable").index
-    body = [
-        [
-            Cell(str(name)),
-            *(
-                Cell(number(rank[name]), is_best=rank[name] == rank.min())
-                for rank in ranks.values()
-            ),
-            Cell(number(over_sets["valid_error"][name])),
-            *(Cell(number(over_sets[column][name], 4)) for column in columns[1:]),
-            Cell(seconds(times[name])),
-            Cell(CANDIDATES[str(name)][2] if name in CANDIDATES else ""),
+    order, body = ranks["error"].sort_values(kind="stable").index, []
+    for name in order:
+        places = [
+            Cell(number(rank[name]), is_best=rank[name] == rank.min()) for rank in ranks.values()
         ]
-        for name in order
-    ]
+        figures = [number(over_sets["valid_error"][name])]
+        figures += [number(over_sets[column][name], 4) for column in columns[1:]]
+        figures += [seconds(times[name]), CANDIDATES[name][2] if name in CANDIDATES else ""]
+        body.append([Cell(name), *places, *map(Cell, figures)])
     heads = ["Rank by error", "Rank by log loss", "Error (%)", "Log loss", "ECE", "Brier"]
-    heads += ["Seconds of a fit"]
     n_sets = means.index.get_level_values("dataset").nunique()
     return ReportTable(
         "choose",
         f"Candidates by validation scores alone: means over {n_sets} datasets of "
         f"{n_splits} splits each; ranks are averages over the datasets, 1 is the best; seconds "
         f"are medians.",
-        [Column("Candidate", is_number=False), *map(Column, heads), Column("Why", is_number=False)],
+        columns_of(["Candidate"], [*heads, "Seconds of a fit"]) + columns_of(["Why"]),
         body,
         _unfinished(params, order),
     )
@@ -365,30 +318,27 @@ def ablation_table(
     rows: pd.DataFrame, test: pd.DataFrame, params: Mapping[str, str], n_splits: int
 ) -> ReportTable | None:
     """The default without one ingredient each, by test scores; None without the default."""
-    columns = ["test_error", "test_log_loss", "test_ece", "test_brier"]
+    columns = [f"test_{name}" for name in METRICS]
     means = means_of(wanted_rows(test, params), columns, n_splits)
     if "default" not in means.index.get_level_values("candidate"):
         return None
     errors = means["test_error"].map(as_printed).unstack()
     over_sets = means.groupby("candidate").mean()
     times = times_of(wanted_rows(rows, params), means)
-    order = [name for name in params if name in errors]
-    body = []
+    order, body = [name for name in params if name in errors], []
     for name in order:
-        counts = (
-            "·" if name == "default" else "/".join(map(str, win_tie_loss(errors, name, "default")))
-        )
-        figures = [counts, number(over_sets["test_error"][name])]
+        counts = [] if name == "default" else map(str, win_tie_loss(errors, name, "default"))
+        figures = ["/".join(counts) or "·", number(over_sets["test_error"][name])]
         figures += [number(over_sets[column][name], 4) for column in columns[1:]]
-        share = (times[name] / times["default"]).median()
-        body.append([Cell(name), *map(Cell, figures), Cell(number(share))])
+        figures.append(number((times[name] / times["default"]).median()))
+        body.append([*map(Cell, [name, *figures])])
     heads = ["Wins/ties/losses against the default", "Test error (%)", "Log loss", "ECE", "Brier"]
     return ReportTable(
         "ablation",
         f"The default, and what is left of it without one ingredient: means over {len(errors)} "
-        f"datasets of {span([n_splits])} splits each. A win is a lower test error than the "
+        f"datasets of {n_splits} splits each. A win is a lower test error than the "
         f"default's, a tie the same to two decimals.",
-        [Column("Settings", is_number=False), *map(Column, [*heads, "Time / default's"])],
+        columns_of(["Settings"], [*heads, "Time / default's"]),
         body,
         _unfinished(params, order),
     )
@@ -456,23 +406,18 @@ def describe_grid(rows: pd.DataFrame) -> str:
         lines.append(f"| {alpha:g} | " + " | ".join(shown) + " |")
     others = {name: best_pair(wrong.drop(columns=name)) for name in wrong}
     changed = [f"{name} (then {_pair(pair)})" for name, pair in others.items() if pair != best]
-    left_out = sorted(set(rows["dataset"]) - set(wrong))
-    next_best = ranks.sort_values(kind="stable").iloc[1:4]
-    return "\n".join(
-        [
-            *lines,
-            "",
-            f"Average rank of {len(ranks)} pairs by validation error over {wrong.shape[1]} "
-            f"datasets; the middle is {(len(ranks) + 1) / 2:g}."
-            + (f" Left out, as the grid is incomplete: {', '.join(left_out)}." * bool(left_out)),
-            f"Lowest: {_pair(best)} ({ranks.min():.2f}). Next: "
-            + ", ".join(f"{_pair(pair)} ({rank:.2f})" for pair, rank in next_best.items())
-            + ".",
-            "Without one of the datasets it would be another pair: "
-            + (", ".join(changed) or "never")
-            + ".",
-        ]
-    )
+    left_out = ", ".join(sorted(set(rows["dataset"]) - set(wrong)))
+    left_out = f" Left out, as the grid is incomplete: {left_out}." if left_out else ""
+    next_best = ranks.sort_values(kind="stable").iloc[1:4].items()
+    runners_up = ", ".join(f"{_pair(pair)} ({rank:.2f})" for pair, rank in next_best)
+    lines += [
+        "",
+        f"Average rank of {len(ranks)} pairs by validation error over {wrong.shape[1]} datasets; "
+        f"the middle is {(len(ranks) + 1) / 2:g}.{left_out}",
+        f"Lowest: {_pair(best)} ({ranks.min():.2f}). Next: {runners_up}.",
+        f"Without one of the datasets it would be another pair: {', '.join(changed) or 'never'}.",
+    ]
+    return "\n".join(lines)
 
 
 def _pair(pair: Any) -> str:
@@ -490,45 +435,21 @@ def parser() -> argparse.ArgumentParser:
     )
     add_data(made.add_argument_group("data"))
     group = made.add_argument_group("study")
-    group.add_argument(
-        "--phase",
-        choices=("choose", "ablation"),
-        default="choose",
-        help="candidates by validation scores (default), or the defaults by test scores",
-    )
-    group.add_argument(
-        "--candidates",
-        nargs="+",
-        metavar="NAME",
-        help=f"choose: some of {', '.join(CANDIDATES)} (default: all)",
-    )
+    words = "candidates by validation scores (default), or the defaults by test scores"
+    phases = ("choose", "ablation")
+    group.add_argument("--phase", choices=phases, default=phases[0], help=words)
+    words = "choose: some of the candidates (default: all)"
+    group.add_argument("--candidates", nargs="+", choices=CANDIDATES, metavar="NAME", help=words)
     words = "splits, with a seed each (5)"
     group.add_argument("--seeds", type=positive_int, default=5, help=words)
+    words = "rank the paper's alpha and eta by the rows of benchmarks.tabular instead"
     group.add_argument(
-        "--grid",
-        nargs="?",
-        type=pathlib.Path,
-        const=GRID_ROWS,
-        metavar="FILE",
-        help="rank the paper's alpha and eta by the rows of benchmarks.tabular instead",
+        "--grid", nargs="?", type=pathlib.Path, const=GRID_ROWS, metavar="FILE", help=words
     )
     group = made.add_argument_group("running")
     output = "folder of the rows (openml: benchmarks/results/tables, else build/candidates)"
     add_run_options(group, output=output, docs="docs/benchmarks/defaults.md")
     return made
-
-
-def settings_of(options: argparse.Namespace) -> dict[str, Settings]:
-    """The settings to run, by name."""
-    if options.phase == "ablation":
-        if options.candidates:
-            raise ValueError("Got --candidates, but expected it with --phase choose only.")
-        return ablation_settings()
-    known = candidate_settings()
-    for name in options.candidates or ():
-        if name not in known:
-            raise ValueError(f"Got candidate {name!r}, but expected one of {', '.join(known)}.")
-    return {name: known[name] for name in options.candidates or known}
 
 
 def folder_of(options: argparse.Namespace) -> pathlib.Path:
@@ -540,9 +461,14 @@ def folder_of(options: argparse.Namespace) -> pathlib.Path:
     return pathlib.Path("build") / "candidates" / (options.csv.stem if options.csv else "embedded")
 
 
-def run_and_print(options: argparse.Namespace) -> int:
+def run_and_print(options: argparse.Namespace) -> None:
     """Run open fits, print the table, and write it into the page if asked to."""
-    settings, folder, not_run = settings_of(options), folder_of(options), {}
+    if options.phase == "ablation":
+        settings = ablation_settings()
+    else:
+        known = candidate_settings()
+        settings = {name: known[name] for name in options.candidates or known}
+    folder, not_run = folder_of(options), {}
     if not options.report_only:
         items = [item for item in items_of(options) if item.name not in LARGE]
         study = Study(settings, options.seeds, options.retry_failed)
@@ -553,13 +479,11 @@ def run_and_print(options: argparse.Namespace) -> int:
     for name, reason in not_run.items():
         print(f"Not run: {name}: {reason}", file=sys.stderr)
     path = folder / "rows.csv"
-    errors = list(read_rows(path, VALID)["error"]) if path.exists() else []
-    failed = [text for text in errors if text]
+    failed = [text for text in read_rows(path, VALID)["error"] if text] if path.exists() else []
     if failed:
-        print(f"{len(failed)} of {len(errors)} fits failed, such as: {failed[0]}", file=sys.stderr)
+        print(f"{len(failed)} fits failed, such as: {failed[0]}", file=sys.stderr)
     if options.docs:
         write_block(PAGE, options.phase, table)
-    return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -569,9 +493,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def work() -> int:
         if options.grid is not None:
             print(describe_grid(read_rows(options.grid, FITS)))
-            return 0
-        check_data(options)
-        return run_and_print(options)
+        else:
+            check_data(options)
+            run_and_print(options)
+        return 0
 
     return run_command(work)
 

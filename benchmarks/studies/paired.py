@@ -31,8 +31,9 @@ from sklearn.model_selection import StratifiedKFold
 from benchmarks._harness.cli import positive_int, run_command
 from benchmarks._harness.environment import commit, versions_of
 from benchmarks._harness.paired_timing import Run, ratio_of, take_turns, threads
-from benchmarks._harness.results_file import Key, ResultsFile, Schema, read_rows, write_text
-from benchmarks._harness.runner import Item, Row, open_fits, run
+from benchmarks._harness.results_file import ResultsFile, Schema, read_rows, rounded, write_text
+from benchmarks._harness.runner import Item, Row, run
+from benchmarks._harness.single_fits import SingleFits
 from benchmarks._tabular.fits import few_rows_allowed, prepare
 from benchmarks._tabular.metrics import measure
 from benchmarks._tabular.protocol import Split, splits_of
@@ -62,13 +63,12 @@ def load(name: str, cache_dir: pathlib.Path | None = None) -> Table:
         return load_embedded(name)
     from mixupe_sklearn.datasets import openml
 
-    if cache_dir is None or name not in openml.PAPER_TASKS:
-        names = ", ".join([*EMBEDDED, *(n for n in openml.PAPER_TASKS if n not in EMBEDDED)])
+    item = openml.PAPER_TASKS.get(name)
+    if cache_dir is None or item is None:
         raise ValueError(
-            f"Got data={name!r} and cache_dir={cache_dir}, but expected one of {names}; those "
-            f"after {EMBEDDED[-1]} need --cache-dir."
+            f"Got data={name!r} and cache_dir={cache_dir}, but expected one of "
+            f"{', '.join(EMBEDDED)}, or with --cache-dir one of {', '.join(openml.PAPER_TASKS)}."
         )
-    item = openml.PAPER_TASKS[name]
     read = openml.load_task if item.kind == "task" else openml.load_dataset
     return read(item.number, cache_dir=cache_dir, offline=True)
 
@@ -103,37 +103,25 @@ class Fit:
         """Training samples, for the estimate of the remaining time."""
         return len(self.split.train)
 
-    def run(self) -> Row:
+    def measured(self) -> Row:
         """Fit and test."""
         data = prepare(self.table, self.split)
         seed = self.split.seed + (1000 if self.candidate == AGAIN else 0)
         params = {"random_state": seed, "device": "cpu"}
         model = self.study.model(self.setting, self.candidate, **params)
-        with few_rows_allowed():
-            model.fit(data.X["train"], data.y["train"])
+        model.fit(data.X["train"], data.y["train"])
         proba = model.predict_proba(data.X["test"])
         found = measure(data.y["test"], proba, model.classes_, data.classes)
-        measured = {f"test_{name}": float(f"{found[name]:.6g}") for name in ("error", "log_loss")}
-        return self.identity | measured
+        return {f"test_{name}": rounded(found[name]) for name in ("error", "log_loss")}
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(SingleFits):
     """A comparison of candidates with the first of them.
 
-    Parameters
-    ----------
-    name : str
-        Name of the study and of its file of rows.
-    settings : dict
-        What each setting changes of ``preset("paper")``.
-    candidates : dict
-        What each candidate changes of that, by its name in the tables. All are compared with the
-        first. That of the name ``AGAIN`` has other seeds.
-    recorded : tuple of str
-        Parameters that a row records.
-    n_seeds : int, default=5
-        Splits, with a seed each.
+    Settings are what is changed of ``preset("paper")``, candidates what is changed of that, by
+    their names in the tables. The candidate ``AGAIN`` has other seeds. A row records the
+    parameters ``recorded``.
     """
 
     name: str
@@ -141,9 +129,7 @@ class Study:
     candidates: dict[str, dict[str, Any]]
     recorded: tuple[str, ...]
     n_seeds: int = 5
-    # Read by the runner.
-    methods: Sequence[str] = ()
-    retry_failed: bool = False
+    schema = SCHEMA
 
     @property
     def reference(self) -> str:
@@ -165,19 +151,19 @@ class Study:
         model = self.model(setting, candidate)
         return json.dumps({name: getattr(model, name) for name in self.recorded})
 
-    def open_jobs(self, table: Table, done: set[Key]) -> list[Fit]:
-        """Fits on a table that are not done yet; candidates of one split follow each other."""
-        fits = [
+    def fits(self, table: Table) -> list[Fit]:
+        """All fits on a table; candidates of one split follow each other."""
+        return [
             Fit(self, table, split, setting, candidate)
             for split in splits_of(table, "holdout", self.n_seeds)
             for setting, candidate in itertools.product(self.settings, self.candidates)
         ]
-        return open_fits(fits, done, SCHEMA)
 
     @staticmethod
     def run_job(job: Fit) -> list[Row]:
-        """Run one fit."""
-        return [job.run()]
+        """Fit and test: one row. A fit that fails ends the run."""
+        with few_rows_allowed():
+            return [job.identity | job.measured()]
 
     def current_rows(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Rows with the present parameters, in an order that does not depend on the file."""
@@ -199,19 +185,11 @@ class Study:
         for (setting, dataset), part in rows.groupby(["setting", "dataset"], sort=False):
             table = part.pivot(index="seed", columns="candidate", values=value)
             for candidate in (name for name in self.candidates if name in table):
-                difference = (table[candidate] - table[self.reference]).dropna()
-                lines.append(
-                    {
-                        "setting": setting,
-                        "dataset": dataset,
-                        "candidate": candidate,
-                        "mean": table[candidate].mean(),
-                        "deviation": table[candidate].std(),
-                        "difference": difference.mean(),
-                        "standard_error": difference.sem(),
-                    }
-                )
-        table = pd.DataFrame(lines)
+                own, difference = table[candidate], table[candidate] - table[self.reference]
+                figures = [own.mean(), own.std(), difference.mean(), difference.sem()]
+                lines.append([setting, dataset, candidate, *figures])
+        columns = ["setting", "dataset", "candidate", "mean", "deviation", "difference"]
+        table = pd.DataFrame(lines, columns=[*columns, "standard_error"])
         far = N_ERRORS * table["standard_error"]
         return table.assign(is_within=table["difference"].abs() <= far + 1e-12)
 
@@ -226,14 +204,15 @@ class Study:
             )
         errors, losses = self.compare(rows, "test_error"), self.compare(rows, "test_log_loss")
         n_seeds = " to ".join(map(str, sorted({int(seeds.min().min()), int(seeds.max().max())})))
-        notes = (
+        first = (
             f"Test error in percent: mean ± deviation over {n_seeds} splits for the "
             f"{self.reference}; for the others the mean difference to it, split by split, ± its "
-            f"standard error, in bold where zero is more than {N_ERRORS} standard errors away.",
-            f"Log loss: on how many datasets the difference is within {N_ERRORS} standard errors, "
-            f"and its mean over all:",
+            f"standard error, in bold where zero is more than {N_ERRORS} standard errors away."
         )
-        first, second = (textwrap.fill(note, 120) for note in notes)
+        second = (
+            f"Log loss: on how many datasets the difference is within {N_ERRORS} standard errors, "
+            f"and its mean over all:"
+        )
         others = [name for name in self.candidates if name != self.reference]
         table = [["setting", "data", self.reference, *others]]
         for (setting, dataset), part in errors.groupby(["setting", "dataset"], sort=False):
@@ -244,19 +223,19 @@ class Study:
             table.append([str(setting), str(dataset), *cells])
         summary = [["setting", *others]]
         for setting, part in losses.groupby("setting", sort=False):
-            of = (part[part["candidate"] == name] for name in others)
-            counts = [
-                f"{one['is_within'].sum()} of {len(one)} ({one['difference'].mean():+.4f})"
-                for one in of
-            ]
+            groups = part.groupby("candidate")
+            within, size = groups["is_within"].sum(), groups.size()
+            mean = groups["difference"].mean()
+            counts = [f"{within[one]} of {size[one]} ({mean[one]:+.4f})" for one in others]
             summary.append([str(setting), *counts])
+        first, second = textwrap.fill(first, 120), textwrap.fill(second, 120)
         return "\n\n".join([first, _markdown(table, 2), second, _markdown(summary, 1)])
 
-    def time_fits(self, data: str, n_rounds: int, epochs: int) -> str:
+    def time_fits(self, data: str, n_rounds: int) -> str:
         """Time of a fit of each candidate over one of the reference, in turns."""
         table = load(data)
         X, y = table.X.to_numpy(dtype="float32"), table.y
-        params = {"max_epochs": epochs, "n_threads": 1, "random_state": 0, "device": "cpu"}
+        params = {"max_epochs": 5, "n_threads": 1, "random_state": 0, "device": "cpu"}
         runs: dict[str, Run] = {
             name: partial(self.model("default", name, **params).fit, X, y)
             for name in self.candidates
@@ -271,21 +250,14 @@ class Study:
     def main(self, options: argparse.Namespace) -> None:
         """Run open fits, then print the tables of all rows."""
         if options.timing is not None:
-            print(self.time_fits("digits", options.timing, options.epochs))
+            print(self.time_fits("digits", options.timing))
             return
         path = options.output or pathlib.Path(f"build/{self.name}.csv")
         if not options.report_only:
             items = [Item(name, partial(load, name, options.cache_dir)) for name in options.data]
             with ResultsFile(path, SCHEMA) as file:
                 run(items, self, file, n_jobs=options.jobs, is_shown=not options.quiet)
-        print(f"\n{self.describe(read_study(path))}\n\nRows: {path}")
-
-
-def read_study(path: pathlib.Path) -> pd.DataFrame:
-    """All rows of a file."""
-    if not path.exists():
-        raise ValueError(f"Got output={path}, which does not exist, but expected a file with rows.")
-    return read_rows(path, SCHEMA)
+        print(f"\n{self.describe(read_rows(path, SCHEMA))}\n\nRows: {path}")
 
 
 def _markdown(lines: Sequence[Sequence[str]], n_texts: int) -> str:
@@ -393,13 +365,11 @@ class ScalingStudy:
         """Mean error of each scaling, and the deviation between repeats, as Markdown."""
         of_repeats = rows.groupby(["table", "scaling", "repeat"], sort=False)["test_error"].mean()
         found = of_repeats.groupby(["table", "scaling"], sort=False).agg(["mean", "std"])
-        heads = " | ".join(f'`"{scaling}"`' for scaling in self.scalings)
-        lines = [f"| table | {heads} |", "|" + "---|" * (len(self.scalings) + 1)]
+        lines = [["table", *(f'`"{scaling}"`' for scaling in self.scalings)]]
         for table in rows["table"].unique():
             cells = (found.loc[(table, scaling)] for scaling in self.scalings)
-            shown = [f"{cell['mean']:.2f} ± {cell['std']:.2f}" for cell in cells]
-            lines.append(f"| {table} | " + " | ".join(shown) + " |")
-        return "\n".join(lines)
+            lines.append([table, *(f"{cell['mean']:.2f} ± {cell['std']:.2f}" for cell in cells)])
+        return _markdown(lines, len(lines[0]))
 
     def main(self, options: argparse.Namespace) -> None:
         """Run all fits, write their rows, and print the table."""
@@ -410,13 +380,7 @@ class ScalingStudy:
 
 
 def spoil(X: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """Multiply one entry in a hundred by 10,000.
-
-    Examples
-    --------
-    >>> spoil(pd.DataFrame({"size": [1.0] * 200}), seed=0)["size"].value_counts().to_dict()
-    {1.0: 198, 10000.0: 2}
-    """
+    """Multiply one entry in a hundred by 10,000."""
     drawn = np.random.default_rng(seed).permutation(X.size) < round(0.01 * X.size)
     return X.where(~drawn.reshape(X.shape), X * 10_000)
 
@@ -441,7 +405,6 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--jobs", type=positive_int, default=2, help=words)
     words = "run no fits: time the candidates in turns"
     made.add_argument("--timing", type=positive_int, metavar="ROUNDS", help=words)
-    made.add_argument("--epochs", type=positive_int, default=5, help="of a timed fit (5)")
     made.add_argument("--report-only", action="store_true", help="run nothing, print the tables")
     words = "file of the rows (build/NAME.csv)"
     made.add_argument("--output", type=pathlib.Path, metavar="FILE", help=words)

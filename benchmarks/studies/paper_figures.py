@@ -11,7 +11,7 @@ import csv
 import pathlib
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -69,13 +69,6 @@ class Training(NamedTuple):
         ]
 
 
-def trainings_of(data: str, networks: Sequence[Network], settings: dict) -> Iterator[Training]:
-    """All trainings of the figures: each method with the first network, Mixup with the others."""
-    first, *others = networks
-    yield from (Training(data, first, method, settings) for method in METHODS)
-    yield from (Training(data, network, "Mixup", settings) for network in others)
-
-
 def run(path: pathlib.Path, trainings: Sequence[Training], split: Split) -> None:
     """Run the trainings that the file does not have completely, and append each when it ends."""
     note = {"versions": versions_of(), "commit": commit()}
@@ -92,8 +85,6 @@ def run(path: pathlib.Path, trainings: Sequence[Training], split: Split) -> None
 
 def read_curves(path: pathlib.Path) -> pd.DataFrame:
     """All rows of a file, of repeated epochs the last."""
-    if not path.exists():
-        raise ValueError(f"Got output={path}, which does not exist, but expected a file with rows.")
     return read_rows(path, SCHEMA).drop_duplicates([*KEY, "epoch"], keep="last", ignore_index=True)
 
 
@@ -133,9 +124,8 @@ def table(rows: pd.DataFrame) -> str:
     lines = [f"| network | method | {' | '.join(titles)} |", "|---|---|" + "--:|" * len(titles)]
     for (network, method), part in newest(rows).groupby(["network", "method"], sort=False):
         part = part.sort_values("epoch")
-        last = part.iloc[-1]
-        values = [last["train_loss"], last["valid_loss"], part["valid_loss"].min()]
-        values += [part["alpha_min"].min(), last["alpha_min"]]
+        last, losses, alphas = part.iloc[-1], part["valid_loss"], part["alpha_min"]
+        values = [last["train_loss"], losses.iloc[-1], losses.min(), alphas.min(), alphas.iloc[-1]]
         lines.append(f"| {network} | {method} | {' | '.join(f'{v:.3f}' for v in values)} |")
     return "\n".join(lines)
 
@@ -154,12 +144,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--epochs", type=positive_int, default=30)
     made.add_argument("--eta", type=float, default=0.001)
     made.add_argument("--report-only", action="store_true", help="train nothing, draw")
-    for name, default, metavar in (
-        ("output", "build/figures.csv", "FILE"),
-        ("plots", "build", "DIR"),
-    ):
-        path = pathlib.Path(default)
-        made.add_argument(f"--{name}", type=pathlib.Path, default=path, metavar=metavar)
+    build = pathlib.Path("build")
+    made.add_argument("--output", type=pathlib.Path, default=build / "figures.csv", metavar="FILE")
+    made.add_argument("--plots", type=pathlib.Path, default=build, metavar="DIR")
     return made
 
 
@@ -174,7 +161,10 @@ def train(options: argparse.Namespace) -> None:
     settings |= {"max_epochs": options.epochs, "batch_size": 50}
     networks = [network_of(text) for text in options.networks]
     data = f"{images.name}, {n_rows} images"
-    run(options.output, list(trainings_of(data, networks, settings)), split)
+    # Each method with the first network, Mixup with the others.
+    trainings = [Training(data, networks[0], method, settings) for method in METHODS]
+    trainings += [Training(data, network, "Mixup", settings) for network in networks[1:]]
+    run(options.output, trainings, split)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -75,21 +75,17 @@ def load_data(
 
 def describe_run() -> dict[str, str]:
     """What every row of a run records: versions, commit and start."""
-    return {
-        "versions": ", ".join(" ".join(item) for item in versions(LIBRARIES).items()),
-        "commit": commit(),
-        "run": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+    shown = ", ".join(" ".join(item) for item in versions(LIBRARIES).items())
+    start = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"versions": shown, "commit": commit(), "run": start}
 
 
 def append_rows(path: pathlib.Path, rows: Iterable[Row], note: Mapping[str, str]) -> None:
-    """Write each row as soon as it is measured, and print it."""
+    """Write each row as soon as it is measured."""
     for row in rows:
         with ResultsFile(path, Schema((*row, *note), frozenset()), timeout=60) as file:
             file.add([row | dict(note)])
-        shown = {name: value for name, value in row.items() if name != "scores"}
-        texts = (f"{v:.4g}" if isinstance(v, float) else str(v) for v in shown.values())
-        print(", ".join(map(" ".join, zip(shown, texts, strict=True))), flush=True)
+        print({name: row[name] for name in row if name != "scores"}, file=sys.stderr, flush=True)
 
 
 # Speed ----------------------------------------------------------------------------------------
@@ -105,7 +101,6 @@ class Problem:
     max_epochs: int
     n_seeds: int
     n_jobs: int
-    n_loaders: int = 2
 
     @classmethod
     def of(cls, X: np.ndarray, y: np.ndarray, **training: int) -> "Problem":
@@ -176,7 +171,7 @@ def candidates(problem: Problem, seeds: list[int]) -> dict[str, Callable[[list[G
     """The candidates by name: each searches the given grids."""
     ours = MixupEClassifier(**preset("paper") | {"max_epochs": problem.max_epochs})
     shape = (problem.X.shape[1], len(np.unique(problem.y)))
-    plain = listing_net(*shape, problem.max_epochs, n_loaders=problem.n_loaders)
+    plain = listing_net(*shape, problem.max_epochs)
     return {
         "batched": lambda grids: search_batched(problem, grids)[0],
         "own": lambda grids: search_one_by_one(problem, grids, ours, {"random_state": seeds}),
@@ -206,7 +201,7 @@ def time_searches(name: str, problem: Problem, parts: Sequence[list[Grid]]) -> I
                 "seconds": time.perf_counter() - start,
                 "max_epochs": problem.max_epochs,
                 "n_jobs": problem.n_jobs,
-                "n_loaders": problem.n_loaders,
+                "n_loaders": 2,
                 "scores": json.dumps(scores),
             }
 
@@ -237,11 +232,9 @@ def describe_agreement(rows: pd.DataFrame, data: str) -> str:
     n_unequal = sum(difference > TIE for difference in differences)
     best, best_own = best_of(batched), best_of(own)
     return (
-        f"{data}: best configuration {'equal' if best[0] == best_own[0] else 'NOT equal'} "
-        f"({best[0]} batched, {best_own[0]} one by one); those that share the highest score "
-        f"{'equal' if best == best_own else 'NOT equal'} ({len(best)} and {len(best_own)}); "
-        f"mean scores differ in {n_unequal} of {len(differences)} configurations, by "
-        f"{max(differences):.1e} at most."
+        f"{data}: best configurations {'equal' if best == best_own else 'NOT equal'} "
+        f"({best[0]} batched, {best_own[0]} one by one); mean scores differ in {n_unequal} of "
+        f"{len(differences)} configurations, by {max(differences):.1e} at most."
     )
 
 
@@ -256,7 +249,7 @@ def run_speed(options: argparse.Namespace, path: pathlib.Path) -> None:
     note = describe_run()
     parts = split_grid(options.parts)[: options.rounds]
     training = {"max_epochs": options.epochs, "n_seeds": options.seeds or 5}
-    training |= {"n_jobs": options.jobs, "n_loaders": options.loaders}
+    training |= {"n_jobs": options.jobs}
     with parallel_config("loky", inner_max_num_threads=1):
         for name in options.data:
             data = load_data(name, options.cache_dir, options.rows)
@@ -304,28 +297,25 @@ def search_once(name: str, pruner: str, seed: int, options: argparse.Namespace) 
 
 
 def describe_pruning(rows: pd.DataFrame) -> str:
-    """Each pruner on each dataset beside no pruning, and whether ``"auto"`` is worth it.
+    """Each pruner on each dataset beside no pruning; scores and their noise in percent.
 
-    The loss of test score is paired, seed by seed. Scores are in percent.
+    The loss of test score is paired, seed by seed.
     """
     lines, verdicts = [], []
     for (data, pruner), part in rows.groupby(["data", "pruner"], sort=False):
         part = part.set_index("seed")
         plain = rows[(rows["data"] == data) & (rows["pruner"] == PRUNERS[0])].set_index("seed")
-        valid, test = 100 * part["valid_score"], 100 * part["test_score"]
-        loss, noise = 100 * plain["test_score"] - test, (100 * plain["test_score"]).std()
-        saved = 1 - part["n_epochs"].sum() / plain["n_epochs"].sum()
+        test, others = 100 * part["test_score"], 100 * plain["test_score"]
+        loss, saved = others - test, 1 - part["n_epochs"].sum() / plain["n_epochs"].sum()
         figures = [f"{part['n_epochs'].mean():.0f}", f"{saved:.0%}"]
-        figures += [f"{part['seconds'].mean():.1f}", f"{valid.mean():.2f}"]
+        figures += [f"{part['seconds'].mean():.1f}", f"{100 * part['valid_score'].mean():.2f}"]
         figures += [f"{one.mean():.2f} ± {one.std():.2f}" for one in (test, loss)]
         lines.append([data, pruner, *figures])
         if pruner == PRUNERS[1]:
             verdicts.append(
-                f"{data}: pruner={pruner!r} saves {saved:.0%} of the epochs, "
-                f"{'at least' if saved >= MUST_SAVE else 'LESS than'} {MUST_SAVE:.0%}; its test "
-                f"score is {abs(loss.mean()):.2f} points "
-                f"{'lower' if loss.mean() > 0 else 'higher or equal'}, "
-                f"{'within' if loss.mean() <= noise else 'BEYOND'} the seed noise of {noise:.2f}."
+                f"{data}: pruner={pruner!r} saves {saved:.0%} of the epochs (must: "
+                f"{MUST_SAVE:.0%}) and loses {loss.mean():.2f} points of test score (seed noise: "
+                f"{others.std():.2f})."
             )
     header = ["data", "pruner", "epochs", "saved", "seconds", "validation (%)", "test (%)"]
     return "\n".join([plain_markdown([*header, "test loss (%)"], lines), "", *verdicts])
@@ -365,7 +355,6 @@ def parser() -> argparse.ArgumentParser:
         ("rows", 2000, "speed: at most (2000)"),
         ("parts", 3, "speed: of the grid (3)"),
         ("rounds", 2, "speed: parts to run (2)"),
-        ("loaders", 2, "speed: of the listing, 2 as printed or 1 (2)"),
         ("trials", 40, "pruning: of a search (40)"),
     ):
         made.add_argument(f"--{name}", type=positive_int, default=default, help=words)

@@ -278,12 +278,10 @@ def test_the_ablation_counts_test_errors_against_the_default():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--candidates", "papier"], "Got candidate 'papier', but expected one of paper, "),
-        (["--phase", "ablation", "--candidates", "paper"], "Got --candidates, but expected it"),
         (["--tasks", "59"], "Got --tasks, but expected it with --source openml only."),
         (["--names", "irish"], "Got name='irish'"),
     ],
-    ids=["unknown", "phase", "source", "name"],
+    ids=["source", "name"],
 )
 def test_wrong_options_are_errors(arguments, sentence, tmp_path, capsys):
     assert run_command(*arguments, "--quiet", "--output", tmp_path) == 2

@@ -11,6 +11,7 @@ from benchmarks._harness.report_tables import (
     Cell,
     Column,
     ReportTable,
+    as_latex,
     as_terminal,
     escape_latex,
     escape_markdown,
@@ -106,3 +107,9 @@ def test_a_table_on_the_terminal_has_no_control_characters():
     bad = "\x1b[2J\x07na\x00me"
     table = ReportTable("x", bad, [Column(bad, bad), Column("b", bad)], [[Cell(bad), Cell(bad)]])
     assert all(line.isprintable() for line in as_terminal(table).split("\n"))
+
+
+def test_a_name_in_brackets_is_not_an_option_of_latex():
+    rows = [[Cell("a"), Cell("1")], [Cell("[2pt] *"), Cell("2")]]
+    table = ReportTable("x", "Caption.", [Column("name"), Column("n")], rows)
+    assert "{[}2pt] {*} & 2" in as_latex(table)

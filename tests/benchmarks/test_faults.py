@@ -23,7 +23,7 @@ from paper import paper_classifier
 
 from benchmarks._harness.docs_tables import block_of
 from benchmarks._harness.environment import ROOT
-from benchmarks.reliability._workloads import WORKLOADS, run_quietly
+from benchmarks.reliability._workloads import WORKLOADS, work
 from benchmarks.reliability.faults import FAULTS, PAGE, RESULTS, Tally, Trial, as_markdown
 from mixupe_sklearn import MixupESearchCV
 from mixupe_sklearn._search import storage as storage_module
@@ -280,7 +280,7 @@ def test_a_storage_that_fails_during_a_search_is_an_error(iris, tmp_path, monkey
 def test_what_is_doubled_or_lost_is_counted(tmp_path):
     tally = Tally("none", "benchmark")
     trial = Trial(tally, tmp_path, np.random.default_rng(0))
-    run_quietly(trial.reported.__setitem__, "benchmark", tmp_path)
+    work(trial.reported.__setitem__, "benchmark", tmp_path)
     trial.count()
     n_units = WORKLOADS["benchmark"].n_units
     assert (tally.n_kept, tally.n_doubled, tally.n_lost) == (n_units, 0, 0)

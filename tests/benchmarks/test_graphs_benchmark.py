@@ -12,7 +12,7 @@ import torch
 
 from benchmarks import graphs as command
 from benchmarks._graphs import data, report, timing
-from benchmarks._graphs.fits import SCHEMA, Study, Training, configs_of, run_fit
+from benchmarks._graphs.fits import SCHEMA, Study, Training, configs_of
 from benchmarks._graphs.selection import complete_folds, select_on_test, select_on_valid
 from benchmarks._harness.docs_tables import block_of
 from benchmarks._harness.results_file import read_rows
@@ -20,7 +20,7 @@ from mixupe_sklearn.modules.gin import GIN
 
 RESULTS = pathlib.Path(command.__file__).parent / "results" / "graphs"
 REAL = pathlib.Path(__file__).parents[3] / "shared" / "data" / "graphs"
-FAST = (
+FAST = [
     "--quiet",
     "--jobs",
     "1",
@@ -32,7 +32,7 @@ FAST = (
     "0.5",
     "--etas",
     "0.1",
-)
+]
 
 
 def made(rows):
@@ -167,7 +167,7 @@ def test_what_is_measured_after_an_epoch_is_what_the_estimator_predicts():
         configs_of(["mixupe"], [1.0], [0.1]), ["honest"], {table.name: Training(8, 16, 4)}
     )
     fit = study.fits(table)[0]
-    (row,) = run_fit(fit)
+    (row,) = Study.run_job(fit)
     assert row["error"] == ""
     train, valid, test = table.parts("honest", 0)
     model = fit.training.make(fit.config, seed=0).fit(
@@ -188,7 +188,7 @@ def test_a_fit_that_fails_says_why(monkeypatch):
     table = data.make_synthetic()
     monkeypatch.setattr(Training, "make", lambda *_, **__: 1 / 0)
     study = Study(configs_of(["erm"], [1.0], [0.1]), ["xu"], {table.name: Training()})
-    (row,) = run_fit(study.fits(table)[0])
+    (row,) = Study.run_job(study.fits(table)[0])
     assert row["error"] == "ZeroDivisionError: division by zero"
 
 
@@ -255,7 +255,7 @@ def test_times_are_measured_and_judged(tmp_path, capsys):
         "Mixup": [1.0],
         "MixupE": [1.2],
     }
-    timing.write(found, tmp_path / timing.FILE)
+    timing.write_times(tmp_path / timing.FILE, found, found["seconds"])
     steps, epochs = timing.tables_of(tmp_path / timing.FILE)
     assert [cell.text for cell in steps.rows[0]][2:] == ["1.20 (no spread)", "1.30", "held"]
     assert epochs.rows[0][-1].text == "missed"
@@ -266,12 +266,7 @@ def test_a_real_set_runs(tmp_path):
     options = [
         "--data",
         str(REAL),
-        "--sets",
-        "MUTAG",
-        "--methods",
-        "mixupe",
-        "--protocols",
-        "honest",
+        *["--sets", "MUTAG", "--methods", "mixupe", "--protocols", "honest"],
     ]
     assert command.main([*FAST, "--output", str(tmp_path), *options]) == 0
     rows = read_rows(tmp_path / "rows.csv", SCHEMA)
@@ -287,7 +282,7 @@ def test_the_committed_report_and_page_are_those_of_the_committed_rows(tmp_path)
     before = (tmp_path / "report.md").read_text()
     report.make_report(tmp_path)
     assert (tmp_path / "report.md").read_text() == before
-    tables = "\n\n".join(map(report.as_markdown, report.tables_of(RESULTS)[0]))
+    tables = report.tables_text(report.tables_of(RESULTS)[0])
     assert block_of(report.PAGE.read_text(), "graphs") == tables
 
 

@@ -50,7 +50,7 @@ def test_figures_are_drawn_from_the_rows_of_their_method(tmp_path, one_thread):
 
 def test_missing_files_are_errors(tmp_path, capsys):
     assert figures.main(["--report-only", "--output", str(tmp_path / "none.csv")]) == 2
-    assert "which does not exist, but expected a file with rows." in capsys.readouterr().err
+    assert "No such file or directory" in capsys.readouterr().err
     assert figures.main(["--data", str(tmp_path / "none.npz")]) == 2
     assert "but expected a readable .npz file" in capsys.readouterr().err
 

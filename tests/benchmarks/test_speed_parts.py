@@ -4,6 +4,7 @@ import pytest
 
 from benchmarks import speed
 from benchmarks._harness.docs_tables import block_of
+from benchmarks._harness.environment import ROOT
 from benchmarks._harness.resources import can_measure
 from benchmarks._harness.results_file import read_json_results
 from benchmarks._speed import parts
@@ -17,20 +18,23 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def quick(tmp_path_factory):
     """Results of a quick run."""
     path = tmp_path_factory.mktemp("members") / "members.json"
-    assert speed.main(["--part", "members", "--quick", "--json", str(path)]) == 0
-    return path
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parts, "MEMBER_SIZES", ((120, 2, 2, 0.4), (240, 1, 2, 0.4)))
+        patch.setattr(parts, "MEMORY_ROWS", (2_000,))
+        assert speed.main(["--part", "members", "--json", str(path)]) == 0
+        yield path
 
 
 def test_a_quick_run_times_both_in_every_round_and_measures_memory(quick, capsys):
     found = read_json_results(quick)["parts"]
-    for n_rows, _, rounds, _ in parts.QUICK_MEMBER_SIZES:
+    for n_rows, _, rounds, _ in parts.MEMBER_SIZES:
         seconds = found[f"{n_rows} rows"]["seconds"]
         assert [len(times) for times in seconds.values()] == [rounds, rounds]
         assert min(map(min, seconds.values())) > 0
     if can_measure():
         assert [part["rows"] for part in found.values() if "added" in part] == [2_000]
     before = quick.read_bytes()
-    assert speed.main(["--part", "members", "--quick", "--json", str(quick)]) == 0  # resumed
+    assert speed.main(["--part", "members", "--json", str(quick)]) == 0  # resumed
     assert quick.read_bytes() == before
     assert capsys.readouterr().out == parts.report_members(read_json_results(quick)) + "\n"
 
@@ -53,19 +57,21 @@ def test_the_bound_stands_beside_the_figure(times, verdict):
     assert text.splitlines()[-1].endswith(f" | at most 0.4: {verdict} |")
 
 
-def test_the_monitor_is_timed_in_turns(tmp_path, capsys):
+def test_the_monitor_is_timed_in_turns(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(parts, "MONITOR_SIZES", (("iris", 5, 2),))
     path = tmp_path / "monitor.json"
-    assert speed.main(["--part", "monitor", "--quick", "--json", str(path)]) == 0
+    assert speed.main(["--part", "monitor", "--json", str(path)]) == 0
     (part,) = read_json_results(path)["parts"].values()
     assert {len(times) for times in part["seconds"].values()} == {2}
     assert part["looks"] >= 1
     assert "| iris | 5 | 2 | 2 |" in capsys.readouterr().out
 
 
-def test_one_row_is_predicted_by_all_candidates_in_turns(tmp_path, capsys):
+def test_one_row_is_predicted_by_all_candidates_in_turns(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(parts, "LATENCY_SIZES", (("iris", 1, 2),))
     pytest.importorskip("onnxruntime")
     path = tmp_path / "one_row.json"
-    assert speed.main(["--part", "latency", "--quick", "--json", str(path)]) == 0
+    assert speed.main(["--part", "latency", "--json", str(path)]) == 0
     (part,) = read_json_results(path)["parts"].values()
     assert list(part["seconds"]) == [
         *("forward", "predict_proba", "to_torch", "onnxruntime", "pipeline"),
@@ -86,4 +92,4 @@ def test_a_file_without_results_is_an_error(name, tmp_path, capsys):
 @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
 def test_the_page_has_the_table_of_the_committed_file(part):
     made = part.report(read_json_results(part.results))
-    assert block_of(part.page.read_text(), part.block) == made
+    assert block_of((ROOT / "docs" / part.page).read_text(), part.block) == made

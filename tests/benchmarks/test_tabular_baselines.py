@@ -2,7 +2,6 @@
 
 import json
 import os
-import pickle
 import warnings
 from dataclasses import replace
 
@@ -78,14 +77,6 @@ def test_certain_and_correct_is_calibrated_and_certain_and_wrong_is_not():
     assert expected_calibration_error([1, 2, 3, 0], sure) == 1
 
 
-def test_confidence_equal_to_accuracy_is_nearly_calibrated():
-    rng = np.random.default_rng(0)
-    proba = rng.dirichlet(np.ones(3), size=20_000)
-    y = (proba.cumsum(axis=1) < rng.random((20_000, 1))).sum(axis=1).clip(max=2)
-    assert expected_calibration_error(y, proba) < 0.02
-    assert expected_calibration_error(y, np.eye(3)[proba.argmax(axis=1)]) > 0.2
-
-
 def test_metrics_agree_with_scikit_learn():
     rng = np.random.default_rng(0)
     classes = np.array(["a", "b", "c"], dtype=object)
@@ -117,11 +108,6 @@ def test_an_unseen_class_has_probability_zero():
     # Probabilities are clipped at the precision of 32-bit floats.
     worst = -np.log(np.finfo(np.float32).eps)
     assert found["log_loss"] == pytest.approx((np.log(2) + worst) / 2, rel=1e-5)
-
-
-def test_balanced_accuracy_ignores_classes_without_samples():
-    found = measure([0, 0, 1], [[1, 0, 0], [0, 0, 1], [0, 1, 0]], [0, 1, 2], [0, 1, 2])
-    assert found["balanced_accuracy"] == 0.75
 
 
 @pytest.mark.parametrize(
@@ -217,14 +203,6 @@ def test_a_baseline_is_reproducible_and_restores_global_generators(name, split):
 
 
 @pytest.mark.parametrize("name", INSTALLED)
-def test_a_baseline_can_be_pickled(name):
-    table = load_embedded("iris")
-    baseline = make_baseline(name, seed=0)
-    fitted = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(baseline)).fit(table.X, table.y)))
-    assert fitted.score(table.X, table.y) > 0.9
-
-
-@pytest.mark.parametrize("name", INSTALLED)
 def test_a_baseline_takes_integer_classes_with_gaps_and_few_samples(name):
     table = load_embedded("digits")
     keep = np.flatnonzero(np.isin(table.y, [2, 3, 5, 9]))[:80]
@@ -250,15 +228,6 @@ def test_a_baseline_takes_only_text_with_many_levels(name):
 
 
 @pytest.mark.parametrize("name", INSTALLED)
-def test_a_baseline_takes_a_class_with_one_training_sample(name):
-    table = load_embedded("iris")
-    rows = np.r_[0:40, 50:90, 100]
-    y = table.y
-    baseline = make_baseline(name, seed=0).fit(table.X.iloc[rows], y[rows])
-    assert_probabilities(baseline.predict_proba(table.X), (150, 3))
-
-
-@pytest.mark.parametrize("name", INSTALLED)
 def test_a_baseline_takes_missing_values_that_training_data_lack(name):
     table = load_embedded("iris")
     X = table.X.assign(city=np.where(np.arange(150) % 2, "Oslo", "Bonn"))
@@ -266,18 +235,12 @@ def test_a_baseline_takes_missing_values_that_training_data_lack(name):
     assert_probabilities(baseline.predict_proba(X.head(20).map(lambda value: None)), (20, 3))
 
 
-def test_mlp_sklearn_has_the_papers_network(split):
-    X_train, _, y_train, _ = split
-    network = make_baseline("mlp-sklearn", seed=0).fit(X_train, y_train).classifier_
-    assert [weights.shape[1] for weights in network.coefs_[:-1]] == [128, 128]
-    assert (network.n_iter_, network.batch_size) == (25, min(100, len(X_train)))
-
-
-def test_mlp_sklearn_has_the_given_training(split):
+def test_mlp_sklearn_has_the_papers_network_and_the_given_training(split):
     X_train, _, y_train, _ = split
     training = {"max_epochs": 3, "batch_size": 10, "lr": 0.02}
     baseline = make_baseline("mlp-sklearn", seed=0, training=training).fit(X_train, y_train)
     network = clone(baseline).fit(X_train, y_train).classifier_
+    assert [weights.shape[1] for weights in network.coefs_[:-1]] == [128, 128]
     assert (network.n_iter_, network.batch_size, network.learning_rate_init) == (3, 10, 0.02)
 
 
@@ -303,12 +266,6 @@ def test_convergence_warnings_are_hidden(monkeypatch):
         baseline = make_baseline("logistic", seed=0).fit(table.X, table.y)
     assert baseline.classifier_.n_iter_ == 1
     assert not caught
-
-
-def test_histogram_boosting_uses_categories(split):
-    X_train, _, y_train, _ = split
-    model = make_baseline("hist-gradient-boosting", seed=0).fit(X_train, y_train).classifier_
-    assert model.is_categorical_.sum() == 5
 
 
 def test_an_unknown_baseline_raises_with_the_list():

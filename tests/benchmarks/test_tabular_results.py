@@ -116,7 +116,9 @@ def test_a_method_that_shares_too_few_splits_has_no_result(few):
 @pytest.mark.parametrize("method", ["mixup", "logistic"])
 def test_one_method_has_one_set_of_params(method):
     rows = [make_row(method=method), make_row(method=method, params='{"lr": 1.0}', valid_error=1)]
-    with pytest.raises(ValueError, match=f"Got 2 params of {method} on iris .*expected one"):
+    with pytest.raises(
+        ValueError, match=f"Got several params of {method} on iris, but expected one"
+    ):
         choose(frame(*rows))
     assert len(choose(frame(rows[0], rows[1] | {"method": "erm"}))) == 2
     failed = {"error": "boom", "valid_error": None, "test_error": None}
@@ -207,9 +209,9 @@ def test_datasets_of_one_name_are_kept_apart():
     other = {"data": "another", "source": "embedded", "test_error": 2.0}
     rows = frame(make_row(), make_row(**other), make_row(splits="task"))
     assert choose(rows)["set"].tolist() == [
-        "iris (holdout) (embedded)",
-        "iris (holdout) (openml)",
-        "iris (task) (openml)",
+        "iris (holdout, another)",
+        "iris (holdout, iris-fingerprint)",
+        "iris (task, iris-fingerprint)",
     ]
 
 
@@ -217,8 +219,6 @@ def test_counts_of_the_papers_table():
     lowest = [min(row, key=lambda method: row[method].mean) for row in paper.FIGURES.values()]
     assert len(lowest) == 15
     assert lowest.count("mixupe") == 9
-    assert paper.count_below("mixupe", "mixup") == 10
-    assert paper.count_below("mixupe", "erm") == 14
 
 
 def test_wins_ties_and_losses_use_printed_errors():
@@ -304,7 +304,7 @@ def test_a_method_on_few_datasets_is_left_out_of_the_ranks():
     )
     errors.loc[2:, "logistic"] = np.nan
     test = compare_ranks(errors)
-    assert (test.n_sets, test.left_out) == (6, ("logistic",))
+    assert (test.n_sets, sorted(test.ranks.index)) == (6, ["erm", "mixup", "mixupe"])
 
 
 def test_a_baseline_on_few_datasets_does_not_affect_the_papers_methods():
@@ -316,11 +316,8 @@ def test_a_baseline_on_few_datasets_does_not_affect_the_papers_methods():
     first, second = compare_all_ranks(errors)
     assert (first.n_sets, sorted(first.ranks.index)) == (9, ["erm", "mixup", "mixupe"])
     assert (second.n_sets, len(second.ranks)) == (5, 4)
-    errors.loc[2:, "logistic"] = np.nan
-    (only,) = compare_all_ranks(errors)
-    assert (only.n_sets, only.left_out) == (9, ("logistic",))
     (only,) = compare_all_ranks(errors[["erm", "mixup", "mixupe"]])
-    assert (only.n_sets, only.left_out) == (9, ())
+    assert (only.n_sets, len(only.ranks)) == (9, 3)
 
 
 def test_equal_errors_have_no_ranks():

@@ -4,7 +4,6 @@ import pathlib
 import subprocess
 import sys
 
-import pandas as pd
 import pytest
 
 from benchmarks._harness.results_file import ResultsFile, read_rows
@@ -184,9 +183,3 @@ def test_a_folder_that_cannot_be_created_is_reported(tmp_path):
     (tmp_path / "out").write_text("a file")
     with pytest.raises(OSError, match="Got the output folder .*out, but expected one that can be"):
         ResultsFile(tmp_path / "out" / "rows.csv", FITS).__enter__()
-
-
-def test_a_reader_needs_no_lock(path):
-    with ResultsFile(path, FITS) as file:
-        file.add([row(0)])
-        assert isinstance(read_rows(path, FITS), pd.DataFrame)

@@ -47,46 +47,13 @@ EMBEDDED = ("iris", "balance-scale")
 
 
 def name_of(source: str, name: str, data_id: float) -> str:
-    """Return the paper's name of a dataset; blank if the paper does not have it.
-
-    Examples
-    --------
-    >>> name_of("openml", "abalone", 1557), name_of("openml", "abalone", 183)
-    ('abalone', '')
-    >>> name_of("embedded", "iris", float("nan")), name_of("csv", "iris", float("nan"))
-    ('iris', '')
-    """
+    """Return the paper's name of a dataset; blank if the paper does not have it."""
     if source == "embedded":
         return name if name in EMBEDDED else ""
     return next((n for n, i in DATA_IDS.items() if source == "openml" and i == data_id), "")
-
-
-def figure_of(name: str, method: str) -> Figure | None:
-    """Return the paper's figure for a dataset and a method, or None.
-
-    Examples
-    --------
-    >>> figure_of("mnist_784", "mixupe")
-    Figure(mean=2.56, deviation=0.14)
-    >>> figure_of("wine", "mixupe") is None
-    True
-    """
-    return FIGURES.get(name, {}).get(method)
 
 
 def place_of(name: str) -> int:
     """Return the row of a dataset in the paper's table; those that it lacks come last."""
     names = list(FIGURES)
     return names.index(name) if name in names else len(names)
-
-
-def count_below(method: str, other: str, names: list[str] | None = None) -> int:
-    """Count the paper's datasets on which a method's mean is below that of another.
-
-    Examples
-    --------
-    >>> count_below("mixupe", "mixup"), count_below("mixupe", "erm"), len(FIGURES)
-    (10, 14, 15)
-    """
-    chosen = FIGURES if names is None else names
-    return sum(FIGURES[name][method].mean < FIGURES[name][other].mean for name in chosen)

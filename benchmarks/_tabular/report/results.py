@@ -3,11 +3,8 @@
 All functions are pure: they take and return frames. Test errors never select anything.
 """
 
-import math
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from benchmarks._harness.report_tables import printable
@@ -27,8 +24,6 @@ TIES = ["valid_log_loss", "alpha", "eta"]
 SAME = 1e-4
 # Our classifier with its current defaults and with those of the paper.
 OURS, EARLIER = "mixupe-default", "mixupe-paper"
-# Baselines whose time ours is compared with, and the share of it that ours aims for.
-TIMED = {"realmlp": 0.2, "hist-gradient-boosting": 1.0}
 # This baseline has the paper's network and training instead of its defaults.
 _NOT_DEFAULT = "mlp-sklearn"
 # The methods in the order of tables and figures; others follow by name.
@@ -54,13 +49,7 @@ LABELS = {
 
 
 def label_of(method: str) -> str:
-    """Return the name of a method in print.
-
-    Examples
-    --------
-    >>> label_of("mixupe"), label_of("mine")
-    ('MixupE', 'mine')
-    """
+    """Return the name of a method in print."""
     return LABELS.get(method, method)
 
 
@@ -83,66 +72,24 @@ def default_methods(methods: Sequence[str]) -> list[str]:
 
 
 def clean(rows: pd.DataFrame) -> pd.DataFrame:
-    """Check the rows, keep the last of each key, name the datasets, and mark failed fits.
+    """Keep the last row of each key, name the datasets, and mark failed fits.
 
-    Adds ``set``, the name of a dataset in the report (with its splits or source if several share
-    the name), ``in_paper``, its name in the paper's table or blank, and ``has_failed``.
+    Adds ``set``, the name of a dataset in the report (with its splits and fingerprint if several
+    share the name), ``in_paper``, its name in the paper's table or blank, and ``has_failed``.
     """
-    missing = [name for name in COLUMNS if name not in rows]
-    if missing:
-        raise ValueError(
-            f"Got rows without {', '.join(missing)}, but expected all columns of a run."
-        )
-    fits = pd.DataFrame(
-        {
-            name: [one_line(text) for text in rows[name]]
-            if name in FITS.texts
-            else _numbers(rows[name])
-            for name in COLUMNS
-        }
-    )
-    fits = fits.drop_duplicates(list(KEY), keep="last", ignore_index=True)
+    texts = list(FITS.texts)
+    fits = rows[list(COLUMNS)].drop_duplicates(list(KEY), keep="last", ignore_index=True)
+    fits[texts] = fits[texts].astype(object).map(printable).astype(str)
+    fits[FITS.numbers] = fits[FITS.numbers].apply(pd.to_numeric).astype(float)
     is_silent = fits["error"].eq("") & fits[["valid_error", "test_error"]].isna().any(axis=1)
     fits.loc[is_silent, "error"] = "the row has no error rate"
     fits["has_failed"] = fits["error"].ne("")
-    fits["set"] = _names_of_sets(fits)
+    one = fits["splits"] + ", " + fits["data"]
+    is_shared = one.groupby(fits["dataset"]).transform("nunique") > 1
+    fits["set"] = fits["dataset"].mask(is_shared, fits["dataset"] + " (" + one + ")")
     about = zip(fits["source"], fits["dataset"], fits["data_id"], strict=True)
     fits["in_paper"] = pd.Series([paper.name_of(*of_row) for of_row in about], dtype=str)
     return fits
-
-
-def one_line(text: Any) -> str:
-    r"""Return text in one line without control characters; blank if it is missing.
-
-    Examples
-    --------
-    >>> one_line("two\nlines"), one_line(float("nan"))
-    ('two lines', '')
-    """
-    if text is None or text is pd.NA or (isinstance(text, float) and math.isnan(text)):
-        return ""
-    return printable(str(text))
-
-
-def _numbers(column: pd.Series) -> np.ndarray:
-    numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=float)
-    for value, is_missing in zip(column, np.isnan(numbers), strict=True):
-        if is_missing and one_line(value).lower() not in ("", "nan"):
-            raise ValueError(f"Got {column.name}={value!r}, but expected a number or a blank.")
-    return numbers
-
-
-def _names_of_sets(fits: pd.DataFrame) -> pd.Series:
-    """Return the names of datasets; if several share one, with what distinguishes them."""
-    names = fits["dataset"].copy()
-    for _, group in fits.groupby("dataset"):
-        n_sets = len(group[["data", "splits"]].drop_duplicates())
-        for column in ("splits", "source", "data"):
-            if names[group.index].nunique() == n_sets:
-                break
-            if group[column].nunique() > 1:
-                names[group.index] += " (" + group[column] + ")"
-    return names
 
 
 def comparable(fits: pd.DataFrame) -> pd.DataFrame:
@@ -151,7 +98,13 @@ def comparable(fits: pd.DataFrame) -> pd.DataFrame:
     Adds ``n_common``, the number of these splits.
     """
     good = fits[~fits["has_failed"]]
-    _check_params(good)
+    n_params = good.groupby(["set", "method"])["params"].nunique()
+    if (n_params > 1).any():
+        name, method = n_params.idxmax()
+        raise ValueError(
+            f"Got several params of {method} on {name}, but expected one: use the rows of one "
+            f"protocol."
+        )
     parts = [good.assign(n_common=0).iloc[:0]]
     for _, group in good.groupby("set", sort=False):
         pairs = pd.Series(list(zip(group["split"], group["seed"], strict=True)), group.index)
@@ -176,16 +129,6 @@ def common_part(parts: Sequence[set]) -> set:
         if len(common & own) > len(by_size[0]) / 2:
             common = common & own
     return common
-
-
-def _check_params(good: pd.DataFrame) -> None:
-    for (name, method), group in good.groupby(["set", "method"], sort=False):
-        params = list(dict.fromkeys(group["params"]))
-        if len(params) > 1:
-            raise ValueError(
-                f"Got {len(params)} params of {method} on {name} ({'; '.join(params)}), but "
-                f"expected one: use the rows of one protocol."
-            )
 
 
 def summarise(used: pd.DataFrame) -> pd.DataFrame:
@@ -237,13 +180,11 @@ def choose_from(used: pd.DataFrame) -> pd.DataFrame:
     table = _lowest(table, ["set", "method"])
     table["grid"] = [grids[key] for key in zip(table["set"], table["method"], strict=True)]
     table = table.merge(used.drop_duplicates("set", keep="last")[["set", *ABOUT]], on="set")
-    order = {name: number for number, name in enumerate(order_methods(table["method"]))}
+    order = order_methods(table["method"])
     table["line"] = table["in_paper"].map(paper.place_of)
-    table["place"] = table["method"].map(order)
+    table["place"] = table["method"].map(order.index)
     table = table.sort_values(["line", "set", "place"], ignore_index=True)
-    table = table.drop(columns=["line", "place"])
-    front = ["set", *ABOUT, "method", "alpha", "eta", "params", "grid", "n_splits"]
-    return table[[*front, *[name for name in table if name not in front]]]
+    return table.drop(columns=["line", "place"])
 
 
 def _lowest(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
@@ -254,18 +195,13 @@ def _lowest(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 def _grid_of(method: str, complete: pd.DataFrame) -> str:
     """Return the grid of which a method has all configurations, or "in part"."""
-    here = {_pair(row.alpha, row.eta) for row in complete.itertuples()}
-    grids = {
-        grid: {_pair(config.alpha, config.eta) for config in configs_of(method, grid)}
-        for grid in ("paper", "reduced", "default")
-    }
-    if here >= grids["paper"]:
-        return "paper"
-    return next((grid for grid, pairs in grids.items() if here == pairs), "in part")
-
-
-def _pair(*numbers: float | None) -> tuple[float | None, ...]:
-    return tuple(None if value is None or math.isnan(value) else value for value in numbers)
+    here = set(zip(complete["alpha"].fillna(-1), complete["eta"].fillna(-1), strict=True))
+    for grid in ("paper", "reduced", "default"):
+        pairs = [(config.alpha, config.eta) for config in configs_of(method, grid)]
+        wanted = {tuple(-1 if value is None else value for value in pair) for pair in pairs}
+        if here == wanted or (grid == "paper" and here > wanted):
+            return grid
+    return "in part"
 
 
 def choose_per_split(used: pd.DataFrame) -> pd.DataFrame:
@@ -294,54 +230,14 @@ def error_table(chosen: pd.DataFrame) -> pd.DataFrame:
     return table.loc[list(dict.fromkeys(chosen["set"])), order_methods(list(table.columns))]
 
 
-def count_at_or_below(errors: pd.DataFrame, method: str, other: str) -> tuple[int, int]:
-    """Count the datasets on which a method is at or below another, and those that have both."""
-    if method not in errors or other not in errors:
-        return 0, 0
-    both = errors[[method, other]].dropna()
-    return int((both[method] <= both[other]).sum()), len(both)
-
-
 def win_tie_loss(errors: pd.DataFrame, method: str, other: str) -> tuple[int, int, int]:
     """Count the datasets on which a method is below, equal to and above another, as printed."""
-    both = errors[[method, other]].dropna()
+    both = errors.reindex(columns=[method, other]).dropna()
     difference = both[method] - both[other]
     return int((difference < 0).sum()), int((difference == 0).sum()), int((difference > 0).sum())
 
 
-def chosen_fits(used: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
-    """Return the fits of the selected configurations."""
-    return used.merge(chosen[CONFIG], on=CONFIG)
-
-
-def mean_curve(texts: Sequence[str]) -> np.ndarray:
-    """Average losses by epoch, up to the shortest curve.
-
-    Examples
-    --------
-    >>> mean_curve(["1 0.5 0.2", "2 1.5"]).tolist()
-    [1.5, 1.0]
-    """
-    curves = [np.array(text.split(), dtype=float) for text in texts if text]
-    if not curves:
-        return np.empty(0)
-    length = min(len(curve) for curve in curves)
-    return np.mean([curve[:length] for curve in curves], axis=0)
-
-
-def fit_times(used: pd.DataFrame) -> pd.DataFrame:
-    """Return the median seconds of a fit with default settings, datasets by methods."""
-    methods = default_methods(list(used["method"].unique()))
-    methods += [EARLIER] if methods and EARLIER in set(used["method"]) else []
-    rows = used[used["method"].isin(methods)]
-    table = rows.pivot_table(
-        index="set", columns="method", values="fit_seconds", aggfunc="median", sort=False
-    )
-    return table.reindex(columns=[name for name in methods if name in table])
-
-
-def time_ratios(times: pd.DataFrame) -> pd.DataFrame:
-    """Return our times as a share of those of the ``TIMED`` baselines, by dataset."""
-    return pd.DataFrame(
-        {name: times[OURS] / times[name] for name in TIMED if name in times}
-    ).dropna(how="all")
+def count_at_or_below(errors: pd.DataFrame, method: str, other: str) -> tuple[int, int]:
+    """Count the datasets on which a method is at or below another, and those that have both."""
+    wins, ties, losses = win_tie_loss(errors, method, other)
+    return wins + ties, wins + ties + losses

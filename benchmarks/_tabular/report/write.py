@@ -1,26 +1,21 @@
 """Write the report of the tabular benchmark: terminal, Markdown, LaTeX and an HTML page."""
 
 import pathlib
-import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from types import MappingProxyType
 
 import jinja2
 import pandas as pd
-from markupsafe import Markup
 
 from benchmarks._harness.report_tables import (
     TERMINAL_WIDTH,
-    Column,
     as_latex,
     as_markdown,
     as_terminal,
     escape_markdown,
     printable,
-    without,
 )
 from benchmarks._harness.results_file import write_text
 from benchmarks._tabular.report.sections import (
@@ -37,15 +32,7 @@ TITLE = "MixupE on tabular data: benchmark report"
 
 @dataclass(frozen=True)
 class Report:
-    """The files of a report, and its summary.
-
-    Parameters
-    ----------
-    terminal : str
-        A plain table of at most 100 characters per line, and the main results in words.
-    html, markdown, latex : pathlib.Path
-        The files.
-    """
+    """The files of a report, and a summary for the terminal."""
 
     terminal: str
     html: pathlib.Path
@@ -65,7 +52,7 @@ def make_report(
     Parameters
     ----------
     rows : pandas.DataFrame
-        One row per fit; a run need not be complete.
+        One row per fit, as ``read_rows`` returns them; a run need not be complete.
     folder : pathlib.Path
         The output folder, created if needed.
     command : str, default=""
@@ -75,7 +62,6 @@ def make_report(
     """
     found = find(rows, command, not_run)
     sections = make_sections(found)
-    folder = pathlib.Path(folder)
     return Report(
         terminal=to_terminal(found),
         html=write_text(folder / "report.html", to_html(found, sections)),
@@ -86,67 +72,44 @@ def make_report(
 
 def to_terminal(found: Findings) -> str:
     """Return the table of errors and the main results in words."""
-    table = without(main_table(found), ["paper", "Splits"])
-    has_paper = any(column.head == "diff." for column in table.columns)
-    legend = "Test error in percent, mean ± deviation; * is the lowest."
-    legend += " diff. = ours - paper." if has_paper else ""
-    sentences = [legend, *table.notes, *lead(found)]
-    lines = [textwrap.fill(sentence, TERMINAL_WIDTH) for sentence in sentences]
+    table = main_table(found)
+    sentences = [table.caption.replace("in bold", "with *"), *table.notes, *lead(found)]
+    lines = [textwrap.fill(printable(sentence), TERMINAL_WIDTH) for sentence in sentences]
     return "\n".join([as_terminal(table), "", *lines])
 
 
 def to_markdown(found: Findings, sections: Sequence[Section]) -> str:
     """Return the report as Markdown: sentences and tables."""
     parts = [f"# {TITLE}", *map(escape_markdown, lead(found))]
-    if any(section.galleries for section in sections):
+    if any(section.plots for section in sections):
         parts.append("The figures are in `report.html`, generated from the same rows.")
     for section in sections:
-        if not (section.sentences or section.tables or section.facts):
-            continue
         facts = [f"- {name}: {escape_markdown(text)}" for name, text in section.facts.items()]
         parts += [f"## {section.title}", *map(escape_markdown, section.sentences)]
-        parts += ["\n".join(facts), *map(as_markdown, section.tables)]
+        parts += ["\n".join(facts), *(as_markdown(table) for table in section.tables if table)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def to_latex(found: Findings, sections: Sequence[Section]) -> str:
     r"""Return the tables as LaTeX, for an ``\input``."""
-    parts = [_LATEX_HEAD, *(f"% {printable(sentence)}" for sentence in lead(found))]
+    packages = r"\usepackage{booktabs} and \usepackage[T1]{fontenc}"
+    parts = [f"% Tables of the benchmark; in the preamble: {packages}"]
+    parts += [f"% {printable(sentence)}" for sentence in lead(found)]
     for section in sections:
-        parts += map(as_latex, section.tables)
+        parts += [as_latex(table) for table in section.tables if table]
     return "\n\n".join(parts) + "\n"
-
-
-_LATEX_HEAD = r"""% Tables of the benchmark; in the preamble: \usepackage{booktabs}
-% and \usepackage[T1]{fontenc}"""
 
 
 def to_html(found: Findings, sections: Sequence[Section]) -> str:
     """Return the report as one self-contained page."""
-    return _template().render(title=TITLE, lead=lead(found), sections=sections)
-
-
-def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
+        # Text is without control characters; the page's own markup is not of type str.
+        finalize=lambda value: printable(value) if type(value) is str else value,
     )
-    environment.filters["groups"] = _groups
-    environment.filters["numeric"] = _numeric
-    return environment.get_template("page.html.jinja")
-
-
-def _groups(columns: Sequence[Column]) -> list[tuple[str, int]]:
-    """Return the heads of groups of columns, and the size of each group."""
-    parts = groupby(columns, key=lambda column: column.group)
-    return [(group, len(list(members))) for group, members in parts]
-
-
-def _numeric(text: str) -> Markup:
-    """Return a number for the page: with a minus sign, and a faint deviation."""
-    mean, sign, deviation = re.sub(r"^-(?=\d)", "\N{MINUS SIGN}", text).partition(" ± ")
-    faint = Markup('<span class="deviation"> ± {}</span>').format(deviation) if sign else ""
-    return Markup("{}{}").format(mean, faint)
+    template = environment.get_template("page.html.jinja")
+    return template.render(title=TITLE, lead=lead(found), sections=sections)
