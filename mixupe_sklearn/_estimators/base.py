@@ -12,8 +12,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from mixupe_sklearn._data.rows import OutOfRangeError, Rows, Tensors, as_tensors, mean_of_rows
-from mixupe_sklearn._data.splits import ValidationFolds
+from mixupe_sklearn._data.rows import (
+    OutOfRangeError,
+    Rows,
+    Tensors,
+    ValidationFolds,
+    as_tensors,
+    mean_of_rows,
+)
 from mixupe_sklearn._estimators.ensemble import train_members
 from mixupe_sklearn._estimators.fit_monitor import (
     CallbackSupportMixin,

@@ -14,8 +14,7 @@ import torch
 from torch.utils.data import Subset
 
 from mixupe_sklearn._data.batches import make_dataset
-from mixupe_sklearn._data.rows import Rows, Tensors, as_tensors
-from mixupe_sklearn._data.splits import ValidationFolds
+from mixupe_sklearn._data.rows import Rows, Tensors, ValidationFolds, as_tensors
 from mixupe_sklearn._engine.trainer import (
     Data,
     StackedTrainer,

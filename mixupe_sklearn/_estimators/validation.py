@@ -9,8 +9,15 @@ from scipy import sparse
 from sklearn.utils import assert_all_finite, check_array
 from sklearn.utils.validation import check_consistent_length, validate_data
 
-from mixupe_sklearn._data.rows import Rows, normalise, to_numpy, types_of_rows
-from mixupe_sklearn._data.splits import ValidationFolds, hold_out_folds, split_rows
+from mixupe_sklearn._data.rows import (
+    Rows,
+    ValidationFolds,
+    hold_out_folds,
+    normalise,
+    split_rows,
+    to_numpy,
+    types_of_rows,
+)
 from mixupe_sklearn._estimators.targets import as_written, check_missing_labels
 from mixupe_sklearn._training.config import n_groups
 

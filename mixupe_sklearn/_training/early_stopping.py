@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mixupe_sklearn._data.rows import CHUNK, MAX_ROWS, ROW_BLOCK, Tensors
-from mixupe_sklearn._data.splits import ValidationFolds
+from mixupe_sklearn._data.rows import CHUNK, MAX_ROWS, ROW_BLOCK, Tensors, ValidationFolds
 from mixupe_sklearn._method.forward import encode_targets
 from mixupe_sklearn._method.glm import glm_loss
 from mixupe_sklearn._training.config import n_groups

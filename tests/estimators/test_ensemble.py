@@ -26,7 +26,7 @@ from mixupe_sklearn import (
     preset,
 )
 from mixupe_sklearn._data import rows as _rows
-from mixupe_sklearn._data.splits import hold_out_folds, stratified_folds
+from mixupe_sklearn._data.rows import hold_out_folds, stratified_folds
 from mixupe_sklearn._engine.trainer import Stepper
 from mixupe_sklearn._estimators import ensemble as _ensemble
 from mixupe_sklearn._estimators.ensemble import BatchedMembers, SequentialMembers
