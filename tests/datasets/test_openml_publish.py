@@ -12,7 +12,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from mixupe_sklearn import MixupEClassifier
+from mixupe_sklearn import MixupEClassifier, make_mixupe_pipeline
 
 KEY = "0123456789abcdef0123456789abcdef"
 
@@ -28,6 +28,10 @@ def make_pipeline_by_column_names():
     )
     classifier = MixupEClassifier(max_epochs=1, batch_size=20, random_state=0)
     return Pipeline([("columns", columns), ("classifier", classifier)])
+
+
+def make_own_pipeline():
+    return make_mixupe_pipeline(max_epochs=1, batch_size=20, random_state=0)
 
 
 def add_server_fields(flow, flow_id=1):
@@ -67,9 +71,10 @@ def uploads(server, tmp_path, monkeypatch):
 
 # The client does not close the file of splits.
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
-def test_openml_publishes_the_predictions_of_a_pipeline(server, uploads):
+@pytest.mark.parametrize("make", [make_pipeline_by_column_names, make_own_pipeline])
+def test_openml_publishes_the_predictions_of_a_pipeline(server, uploads, make):
     task = openml.tasks.get_task(59)
-    run = openml.runs.run_model_on_task(make_pipeline_by_column_names(), task)
+    run = openml.runs.run_model_on_task(make(), task)
     run.publish()
     assert run.run_id == 101
     assert {form["api_key"].decode() for form in uploads.values()} == {KEY}
@@ -80,12 +85,12 @@ def test_openml_publishes_the_predictions_of_a_pipeline(server, uploads):
     predictions = arff.loads(uploads["run"]["predictions"].decode())
     names = [name for name, _ in predictions["attributes"]]
     sent = pd.DataFrame(predictions["data"], columns=names)
-    held = server.tables[61]
+    X, y, *_ = task.get_dataset().get_data(target="class")
     for number, (train, test) in enumerate(server.folds[59]):
         repeat, fold = divmod(number, 3)
         rows = sent[(sent["repeat"] == repeat) & (sent["fold"] == fold)]
-        local = make_pipeline_by_column_names().fit(held.iloc[train], held["class"].iloc[train])
+        local = make().fit(X.iloc[train], y.iloc[train])
         assert rows["row_id"].tolist() == test.tolist()
-        assert rows["prediction"].tolist() == local.predict(held.iloc[test]).tolist()
-        proba = local.predict_proba(held.iloc[test])
+        assert rows["prediction"].tolist() == local.predict(X.iloc[test]).tolist()
+        proba = local.predict_proba(X.iloc[test])
         np.testing.assert_allclose(rows[["confidence.no", "confidence.yes"]], proba, atol=1e-6)

@@ -67,6 +67,20 @@ def test_a_redirect_is_followed_without_the_key(server, cache, monkeypatch):
     assert asked["/moved"] == {}
 
 
+def test_the_key_is_not_sent_without_encryption_into_a_network(monkeypatch):
+    sent = []
+
+    def get(url, params, **options):
+        sent.append((url, params))
+        raise OSError("no connection")
+
+    monkeypatch.setattr(transport.requests, "get", get)
+    for server in ("http://10.0.0.5", "https://10.0.0.5", "http://127.0.0.1:9"):
+        with pytest.raises(transport.InvalidFileError):
+            transport._download(f"{server}/x", server, 1.0, "a" * 32)
+    assert [bool(params) for _, params in sent] == [False, True, True]
+
+
 @pytest.mark.parametrize("target", ["file:///etc/passwd", "http://openml.example/x", "gopher://x"])
 def test_a_redirect_to_a_forbidden_address_is_not_followed(server, cache, target):
     server.fault(f"{API}/task/59", redirect(target))

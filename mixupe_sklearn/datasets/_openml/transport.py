@@ -38,6 +38,14 @@ class DownloadError(Exception):
     """No usable answer after the last try."""
 
 
+def _is_loopback(url: str) -> bool:
+    host = _split(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
 def is_local(url: str) -> bool:
     """Whether an address names this machine or a private network.
 
@@ -46,11 +54,10 @@ def is_local(url: str) -> bool:
     >>> is_local("http://127.0.0.1:80/x"), is_local("https://10.0.0.5"), is_local("https://x.org")
     (True, True, False)
     """
-    host = _split(url).hostname or ""
     try:
-        return not ipaddress.ip_address(host).is_global
+        return not ipaddress.ip_address(_split(url).hostname or "").is_global
     except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+        return _is_loopback(url)
 
 
 def may_request(url: str, server: str) -> bool:
@@ -133,7 +140,7 @@ def _call_within(seconds: float, call: Callable[[], bytes]) -> bytes:
 def _download(url: str, server: str, timeout: float, api_key: str) -> bytes:
     """One try. Each redirect is checked before it is followed, and gets no key."""
     deadline = time.monotonic() + timeout
-    is_safe = url.startswith(f"{server}/") and (url.startswith("https://") or is_local(url))
+    is_safe = url.startswith(f"{server}/") and (url.startswith("https://") or _is_loopback(url))
     params = {"api_key": api_key} if api_key and is_safe else {}
     for _ in range(MAX_REDIRECTS + 1):
         if not may_request(url, server):
