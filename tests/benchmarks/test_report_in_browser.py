@@ -205,3 +205,14 @@ def test_headings_captions_and_heads_of_tables_are_marked_up(visit):
     assert page.locator("thead th:not([scope])").count() == 0
     assert page.locator("tbody tr > th[scope=row]").count() == page.locator("tbody tr").count()
     assert page.locator("figure > figcaption").count() == page.locator("figure").count()
+
+
+def test_the_lowest_errors_are_bold_and_aligned_with_the_others(visit):
+    styles = visit.page.evaluate(
+        """() => [...document.querySelectorAll("td.best")].map(cell => {
+            const style = getComputedStyle(cell);
+            return [style.fontWeight, style.textAlign];
+        })"""
+    )
+    assert len(styles) >= 6
+    assert set(map(tuple, styles)) == {("700", "right")}
