@@ -188,6 +188,12 @@ def as_printed(tables: Sequence[ReportTable]) -> str:
     return "\n\n".join(f"{printable(one.caption)}\n\n{as_terminal(one, WIDTH)}" for one in tables)
 
 
+def page_tables(folder: pathlib.Path) -> str:
+    """The tables of the docs page: all but that of the selected values, which is long."""
+    tables = [table for table in tables_of(folder)[0] if table.name != "choices"]
+    return "\n\n".join(map(as_markdown, tables))
+
+
 def write_page(folder: pathlib.Path) -> None:
     """Write the tables into the docs page."""
-    write_block(PAGE, "graphs", "\n\n".join(map(as_markdown, tables_of(folder)[0])))
+    write_block(PAGE, "graphs", page_tables(folder))

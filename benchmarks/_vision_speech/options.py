@@ -148,6 +148,12 @@ def check(options: argparse.Namespace) -> None:
         raise ValueError(f"Got --layout {options.layout}, but expected it with --data only.")
     if options.data is not None and not options.data.exists():
         raise ValueError(f"Got --data {options.data}, but expected an existing file or folder.")
+    for name in ("ablation", "deformations"):
+        if options.docs and getattr(options, name, False):
+            raise ValueError(
+                f"Got --docs with --{name}, but expected one of them: "
+                f"the page links to that report."
+            )
 
 
 def folder_of(options: argparse.Namespace) -> pathlib.Path:
