@@ -169,6 +169,12 @@ def make_report(folder: pathlib.Path) -> str:
     return write_report(folder / "report.md", "\n\n".join(parts) + "\n")
 
 
+def page_tables(folder: pathlib.Path) -> str:
+    """The tables of the docs page: all but that of the selected values, which is long."""
+    tables = [table for table in tables_of(folder)[0] if table.name != "choices"]
+    return tables_text(tables)
+
+
 def write_page(folder: pathlib.Path) -> None:
     """Write the tables into the docs page."""
-    write_block(PAGE, "graphs", tables_text(tables_of(folder)[0]))
+    write_block(PAGE, "graphs", page_tables(folder))

@@ -115,6 +115,11 @@ def resolve(options: argparse.Namespace) -> None:
         raise ValueError(f"Got --layout {options.layout}, but expected it with --data only.")
     if options.data is not None and not options.data.exists():
         raise ValueError(f"Got --data {options.data}, but expected an existing file or folder.")
+    for name in ("ablation", "deformations"):
+        if options.docs and getattr(options, name, False):
+            raise ValueError(
+                f"Got --docs with --{name}, but expected one of them: the page links to that report."
+            )
     networks = map(network_of, options.networks)
     options.networks = list({network.name: network for network in networks}.values())
     recipes = [network.recipe for network in options.networks if network.recipe is not None]

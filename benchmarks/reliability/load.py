@@ -442,9 +442,8 @@ def checks_list(rows: pd.DataFrame) -> str:
 
 
 def fill(page: str, rows: pd.DataFrame) -> str:
-    """The page with table and list between their markers replaced."""
-    page = fill_block(page, "table", load_table(rows), kind="load")
-    return fill_block(page, "checks", checks_list(rows), kind="load")
+    """The page with the table between its markers replaced."""
+    return fill_block(page, "table", load_table(rows), kind="load")
 
 
 def measure(names: Sequence[str], scale: str, path: pathlib.Path) -> pd.DataFrame:

@@ -282,8 +282,7 @@ def test_the_committed_report_and_page_are_those_of_the_committed_rows(tmp_path)
     before = (tmp_path / "report.md").read_text()
     report.make_report(tmp_path)
     assert (tmp_path / "report.md").read_text() == before
-    tables = report.tables_text(report.tables_of(RESULTS)[0])
-    assert block_of(report.PAGE.read_text(), "graphs") == tables
+    assert block_of(report.PAGE.read_text(), "graphs") == report.page_tables(RESULTS)
 
 
 def test_the_committed_rows_have_ten_complete_folds_of_mutag_and_ptc_in_both_protocols():
