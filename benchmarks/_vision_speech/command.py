@@ -118,7 +118,7 @@ def resolve(options: argparse.Namespace) -> None:
     for name in ("ablation", "deformations"):
         if options.docs and getattr(options, name, False):
             raise ValueError(
-                f"Got --docs with --{name}, but expected one of them: the page links to that report."
+                f"Got --docs with --{name}, but expected one of them: the page links to the report."
             )
     networks = map(network_of, options.networks)
     options.networks = list({network.name: network for network in networks}.values())
