@@ -1,10 +1,7 @@
 """ERM, Mixup and MixupE on graphs: ``python -m benchmarks.graphs [--data FOLDER]``.
 
-The setting of Xu et al. (2019): GIN, Adam at 0.01 halved every 50 epochs, 350 epochs, ten folds,
-the epoch with the best mean test accuracy over the folds. Selection on test graphs is optimistic.
-An honest protocol stands next to it, in which a tenth of the training graphs selects epoch, alpha
-and eta, fold by fold. Without a folder the graphs are synthetic. Each fit is a row on the disk as
-soon as it is done, and the same command resumes a run.
+The setting of Xu et al. (2019) selects the epoch on test folds, which is optimistic. Beside it, an
+honest protocol selects on a tenth of the training graphs. The same command resumes a run.
 """
 
 import argparse

@@ -1,8 +1,7 @@
 """ERM, Mixup and MixupE on speech: ``python -m benchmarks.speech [--data FOLDER]``.
 
-Spoken words in the layout of Google's Speech Commands. Each seed has its own split, in which no
-speaker is on both sides. Without a folder the data are synthetic tones. Spectrograms are computed
-once and cached. Rows, report and resuming are those of ``benchmarks.images``.
+Words in the layout of Google's Speech Commands, split by speaker anew for each seed; without a
+folder, synthetic tones. Rows, report and resuming are those of ``benchmarks.images``.
 """
 
 import argparse

@@ -1,15 +1,8 @@
 """Speed of training and prediction: ``python -m benchmarks.speed [--quick] [--part NAME]``.
 
-At the reference size (16,000 x 16, 26 classes, two hidden layers of 128, batch 100) all candidates
-run in turns with one thread each, and ratios compare times of the same round: our ERM, Mixup and
-MixupE, scikit-learn's network of the same shape, a plain skorch net, the paper's listing in skorch
-and in a bare torch loop, RealMLP where it is installed, and the floor, the matrix products of a
-step alone. A time is that of a whole ``fit``, divided by its steps.
-
-Then follow a busy core, memory, imports, prediction, threads, and the other sizes. ``--part``
-measures something else: members against single fits, the cost of a monitor, or the latency of one
-row. Each measurement is written as soon as it is finished, and the same command resumes a run. A
-full run takes about half an hour on an idle machine, a quick one a few minutes.
+All candidates run in turns with one thread each, and ratios compare times of the same round. A
+time is that of a whole ``fit``, divided by its steps. A full run takes about half an hour on an
+idle machine, a quick one a few minutes; the same command resumes a run.
 """
 
 import argparse

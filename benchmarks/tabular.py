@@ -1,10 +1,8 @@
 """Reproduce the paper's table of tabular datasets: ``python -m benchmarks.tabular``.
 
-The command runs ERM, Mixup and MixupE by the paper's protocol on datasets that come with
-scikit-learn (default), on OpenML tasks (``--source openml``: the paper's fifteen unless others are
-named) or on your own dataset (``--csv FILE --target COLUMN``). Each fit is a row of ``rows.csv`` in
-the output folder, and the report is generated from these rows alone. If a run ends early, the same
-command resumes it.
+The datasets are those of scikit-learn (default), OpenML tasks (``--source openml``: the paper's
+fifteen) or your own (``--csv FILE --target COLUMN``). Each fit is a row of ``rows.csv``, from which
+the report is made. If a run ends early, the same command resumes it.
 """
 
 import argparse
@@ -137,10 +135,7 @@ def read_commands(folder: pathlib.Path) -> str:
 
 
 def of_protocol(rows: pd.DataFrame, options: argparse.Namespace) -> pd.DataFrame:
-    """Return the rows of the requested protocol: results of different ones are not comparable.
-
-    If the content of a dataset or our own defaults have changed, the newest count.
-    """
+    """Return rows of the requested protocol; of changed datasets and defaults the newest."""
     training = plan_of(options).training
     params = {
         method: own["params"].iloc[-1] if method in OWN else params_text(str(method), training)

@@ -52,10 +52,7 @@ class GraphTable:
 
 
 def as_table(found: GraphSet) -> GraphTable:
-    """Node labels, or degrees without them, one-hot over the whole dataset, as in Xu et al.
-
-    A label that only test graphs have gets a column too, which is always zero in training.
-    """
+    """Node labels, or degrees without them, one-hot over the whole dataset, as in Xu et al."""
     values = [
         np.asarray(adjacency.sum(axis=0)).reshape(-1) if nodes is None else nodes
         for adjacency, nodes in found.graphs

@@ -173,10 +173,7 @@ def configs_of(
 
 @dataclass(frozen=True)
 class Study(SingleFits):
-    """All methods by both protocols, fold by fold, so that an interrupted run has whole folds.
-
-    ``trainings`` are by the name of a dataset, as widths and batches differ.
-    """
+    """All methods by both protocols, fold by fold, so that an interrupted run has whole folds."""
 
     configs: Sequence[Config]
     protocols: Sequence[str]

@@ -22,11 +22,7 @@ def positive_int(text: str) -> int:
 def add_run_options(
     group: argparse._ActionsContainer, *, output: str, docs: str | None = None
 ) -> None:
-    """Add the options of every command that runs fits and reports on their rows.
-
-    ``output`` is the help of ``--output``, and ``docs`` the page that ``--docs`` writes to; without
-    it there is no such option.
-    """
+    """Add the options of every command that runs fits and reports on their rows."""
     group.add_argument(
         "--jobs", type=positive_int, default=2, help="processes, one thread each (2)"
     )
@@ -41,11 +37,7 @@ def add_run_options(
 
 
 def run_command(work: Callable[[], int]) -> int:
-    """Do the work of a command and return its exit status.
-
-    Warnings are printed as notes. An interrupt returns 130, lost worker processes 1, and invalid
-    options or files 2.
-    """
+    """Do the work of a command and return its exit status; warnings are printed as notes."""
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: _print_error(f"Note: {message}")
         try:

@@ -1,8 +1,4 @@
-"""Tables of a report in the terminal, in Markdown and in LaTeX, and numbers as text.
-
-Names of datasets, columns, classes and methods, and error messages, may hold any characters: each
-format escapes them. CSV files are for programs and hold names as they are.
-"""
+"""Tables in the terminal, in Markdown and in LaTeX, with names escaped; numbers as text."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -29,13 +25,7 @@ _LATEX = str.maketrans(
 
 
 def printable(text: str) -> str:
-    r"""Return text in one line without control characters, which a terminal would execute.
-
-    Examples
-    --------
-    >>> printable("two\nlines"), printable("\x1b[31mred")
-    ('two lines', '[31mred')
-    """
+    """Return text in one line without control characters, which a terminal would execute."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
@@ -45,15 +35,7 @@ def printable_lines(text: str) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    r"""Return text that Markdown shows as it is, anywhere in a line.
-
-    Examples
-    --------
-    >>> print(escape_markdown("<b>&_|"))
-    \<b\>\&\_\|
-    >>> print(escape_markdown("1. https://x"))
-    1\. https\://x
-    """
+    """Return text that Markdown shows as it is, anywhere in a line."""
     text = re.sub(r"([\\`*_{}\[\]<>&|#~$!])", r"\\\1", printable(text))
     text = _ADDRESS.sub(lambda match: "\\" + match[0], text)
     if _BEGIN.match(text):
@@ -148,15 +130,7 @@ def span(counts: Sequence[int]) -> str:
 
 
 def plain_markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table of trusted text; all columns but the first align to the right.
-
-    Examples
-    --------
-    >>> print(plain_markdown(["method", "seconds"], [["MixupE", "2"]]))
-    | method | seconds |
-    |---|--:|
-    | MixupE | 2 |
-    """
+    """Return a Markdown table of trusted text; all columns but the first align to the right."""
     rule = "|---|" + "--:|" * (len(header) - 1)
     return "\n".join(
         [f"| {' | '.join(header)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)]

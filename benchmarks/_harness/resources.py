@@ -1,8 +1,6 @@
 """What the running process uses: memory, threads and open files, as Linux counts them.
 
-Linux reports how much memory a process has (VmRSS) and had at most (VmHWM), which can be reset.
-Both include the pages of mapped files, which the system can reclaim at any time. Memory without
-them (RssAnon) has no recorded peak, so a thread samples it.
+Memory without the pages of mapped files (RssAnon) has no recorded peak, so a thread samples it.
 """
 
 import contextlib

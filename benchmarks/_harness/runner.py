@@ -72,12 +72,7 @@ def open_fits(fits: Iterable[Any], done: set[Key], schema: Schema) -> list[Any]:
 def run(
     items: Sequence[Item], plan: Plan, file: Any, *, n_jobs: int = 1, is_shown: bool = True
 ) -> dict[str, str]:
-    """Run all fits that the file does not have yet, and append a row for each.
-
-    ``file`` is an object with the ``keys`` and ``add`` of a ResultsFile, ``n_jobs`` the number of
-    processes, and ``is_shown`` whether there is a progress bar. Returns the datasets that could not
-    be loaded, and why.
-    """
+    """Run and append the fits that the file lacks; return why datasets could not be loaded."""
     note = {"run": datetime.now(UTC).isoformat(timespec="seconds"), "commit": commit()}
     note["versions"] = versions_of(plan.methods)
     done = file.keys(with_failed=not plan.retry_failed)
@@ -133,10 +128,7 @@ def _open_jobs(
 def run_jobs(
     jobs: Iterable[Job], run_job: RunJob, n_jobs: int = 1
 ) -> Generator[tuple[int, list[Row]]]:
-    """Yield the cost and the rows of each job as it finishes.
-
-    Each of ``n_jobs`` processes has one thread. One means this process.
-    """
+    """Yield the cost and the rows of each job as it finishes; each process has one thread."""
     # An interrupt leaves jobs unfinished, which joblib would warn of.
     warnings.filterwarnings("ignore", ".*tasks which were still being processed")
     with ExitStack() as stack:

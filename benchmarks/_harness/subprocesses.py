@@ -73,12 +73,7 @@ def beside_busy_cores(
 
 
 class ReportingProcess:
-    """A process that reports each unit of work, by name and value, when it is finished.
-
-    The target runs in the process, with a function that reports, followed by ``args``.
-    ``OSError``, ``ValueError`` and ``RuntimeError`` end the process with status 2, and ``message``
-    keeps their text. ``units`` has the reported names and values.
-    """
+    """A process that reports each unit of work, by name and value, when it is finished."""
 
     def __init__(self, target: Callable[..., None], *args: Any):
         self.units: dict[str, str] = {}

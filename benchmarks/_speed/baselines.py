@@ -1,9 +1,7 @@
 """The candidates: each is a function that trains for some epochs.
 
-Besides our estimator and other libraries there are two versions of the paper's listing, and the
-floor: the matrix products of a training step alone, written into allocated memory. A step needs
-for each layer one product forward, one for the gradient of the weights, and one for the gradient
-of the layer's input (not for the first layer).
+The floor is the matrix products of a step alone: for each layer one forward, one for the weights
+and, but for the first layer, one for the input.
 """
 
 import logging
@@ -111,11 +109,7 @@ class Product(NamedTuple):
 
 
 def products_of(size: Size, n_rows: int, n_first: int | None = None) -> list[Product]:
-    """The products of a step on so many samples, forward and then backward.
-
-    The first layer may have fewer samples: mixing and a linear map commute, so MixupE could run it
-    on the clean samples alone.
-    """
+    """The products of a step; the first layer of MixupE could run on the clean samples alone."""
     forward, backward = [], []
     for place, (n_in, n_out) in enumerate(size.layers()):
         n_here = n_first if place == 0 and n_first is not None else n_rows
@@ -157,11 +151,7 @@ def listing_loss(
     alpha: float,
     eta: float | None,
 ) -> tuple[Tensor, Tensor]:
-    """Loss of a step as the listing of the paper's appendix has it, and the mixed logits.
-
-    ``clean`` and ``others`` are samples and one-hot targets, and those of their partners. Without
-    ``eta`` it is the loss of Mixup.
-    """
+    """Loss by the listing of the paper's appendix, and mixed logits; without ``eta`` of Mixup."""
     X, y = (lam * one + (1.0 - lam) * other for one, other in zip(clean, others, strict=True))
     mixed = module(X)
     mixup_loss = cross_entropy(mixed, y)
@@ -200,11 +190,7 @@ class _Zipped(list):
 
 
 class ListingNet(NeuralNetClassifier):
-    """A plain skorch net whose training step is the listing of the paper's appendix.
-
-    As there, partners come from a second loader. With ``n_loaders=1`` they permute the batch,
-    which is faster.
-    """
+    """A skorch net that trains by the paper's listing; with one loader it permutes the batch."""
 
     def __init__(self, *args, method="mixupe", alpha=0.2, eta=0.01, seed=0, n_loaders=2, **kwargs):
         super().__init__(*args, **kwargs)

@@ -1,12 +1,4 @@
-"""Smaller comparisons of ``benchmarks.speed --part``: members, the monitor, and latency.
-
-``members``: ``n_members=8`` against eight fits of ``n_members=1``, otherwise equal and without
-early stopping, on synthetic tables; and the memory that ``predict_proba`` adds to its result.
-``monitor``: the same training with and without a DerivativeMonitor. ``latency``: ``predict_proba``
-of one row against the forward pass of the fitted networks.
-
-Candidates run in turns in one process with one thread. A ratio compares times of one round.
-"""
+"""Smaller comparisons of ``benchmarks.speed --part``: members, the monitor, and latency."""
 
 import pathlib
 from collections.abc import Callable
@@ -49,10 +41,7 @@ MEMORY_ROWS = (100_000, 1_000_000)
 
 
 def classifier_of(n_members: int, epochs: int, seed: int = 0) -> MixupEClassifier:
-    """The default classifier but for members, length, early stopping, and the paper's alpha, eta.
-
-    One network has one alpha and one eta.
-    """
+    """The default classifier but for members, length, early stopping, alpha and eta."""
     return MixupEClassifier(
         **{name: preset("paper")[name] for name in ("alpha", "eta")},
         n_members=n_members,

@@ -1,8 +1,4 @@
-"""The tables and the plot of the docs page, made from the file of results.
-
-The plot is written as SVG text. An image in a page cannot know whether the page is light or dark,
-so there is one file for each.
-"""
+"""The tables of the docs page, and its plot as SVG text, for light and for dark pages."""
 
 import pathlib
 from html import escape

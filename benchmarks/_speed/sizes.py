@@ -93,10 +93,7 @@ def seconds_of_step(size: Size) -> float:
 def make_table(
     n_rows: int, n_features: int, n_classes: int, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Normal features in single precision, and the class with the highest noisy linear score.
-
-    The table is filled in place and labelled in pieces, which needs little further memory.
-    """
+    """Normal features in single precision, and the class with the highest noisy linear score."""
     rng = np.random.default_rng(seed)
     X = np.empty((n_rows, n_features), dtype=np.float32)
     rng.standard_normal(dtype=np.float32, out=X)

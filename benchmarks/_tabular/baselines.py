@@ -29,11 +29,8 @@ Params = dict[str, Any]
 class TypedFrame(TransformerMixin, BaseEstimator):
     """A frame of floats and categories, for libraries that take categories directly.
 
-    A level that is not in the training samples becomes a missing value. Columns are renamed, since
-    some libraries refuse names with blanks or brackets. Columns with a single value are dropped.
-    A column has at most ``max_levels`` levels; the rarest become missing values. Missing numbers
-    become the mean of the training samples if ``fills_numbers``, and missing categories a level of
-    their own if ``fills_levels``.
+    Levels beyond ``max_levels``, the rarest, and levels not seen in training are missing values.
+    Columns are renamed, as some libraries refuse brackets; those with one value are dropped.
     """
 
     def __init__(self, max_levels=None, fills_numbers=False, fills_levels=False):
@@ -95,12 +92,7 @@ def _take(X: pd.DataFrame, columns: list[Any]) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a baseline is built.
-
-    ``preprocessor`` returns the transformer from raw samples to features, and ``classifier`` is the
-    full name of a class. Rows record ``params``, which differ from the library's defaults. ``seed``
-    and ``threads`` are the library's names of these parameters; ``quiet`` turns output off.
-    """
+    """How a baseline is built; rows record ``params``, which differ from the library's defaults."""
 
     preprocessor: Callable[[], Any]
     classifier: str
@@ -176,11 +168,7 @@ TRAINING = {"max_epochs": 25, "batch_size": 100, "lr": 0.001}
 
 
 def params_of(name: str, training: Mapping[str, Any] | None = None) -> Params:
-    """Return the parameters of a baseline, besides seed and threads, that are not defaults.
-
-    ``mlp-sklearn`` shares ``max_epochs``, ``batch_size`` and ``lr`` of the networks, ``training``.
-    Those not given are the paper's.
-    """
+    """Return the parameters that are not defaults; ``mlp-sklearn`` shares those of networks."""
     params = dict(BASELINES[name].params)
     if name == "mlp-sklearn":
         training = TRAINING | dict(training or {})
@@ -192,10 +180,7 @@ def params_of(name: str, training: Mapping[str, Any] | None = None) -> Params:
 
 
 class Baseline(ClassifierMixin, BaseEstimator):
-    """A classifier from raw samples to probabilities, by its name in ``BASELINES``.
-
-    ``n_jobs`` is its number of threads, and ``training`` is as :func:`params_of` takes it.
-    """
+    """A classifier from raw samples to probabilities, by its name in ``BASELINES``."""
 
     def __init__(self, name, seed=0, n_jobs=1, training=None):
         self.name = name

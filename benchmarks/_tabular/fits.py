@@ -74,10 +74,7 @@ def _prepared(job: Job) -> Prepared:
 
 @dataclass(eq=False)
 class LossRecorder:
-    """Records the test loss of networks after each epoch, and the time of doing so.
-
-    Rows hold these curves. They select nothing.
-    """
+    """Records the test loss of networks after each epoch, and its time; it selects nothing."""
 
     X: Any
     y: np.ndarray

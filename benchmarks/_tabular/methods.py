@@ -1,8 +1,4 @@
-"""Our classifier with its defaults and with the paper's settings.
-
-The two methods here have one configuration each. The command line changes nothing in them. Like
-the baselines they take raw samples, and their time includes the preprocessing.
-"""
+"""Our classifier with its defaults and with the paper's settings, from raw samples."""
 
 import inspect
 from collections.abc import Mapping
@@ -81,9 +77,6 @@ def settings_of(name: str) -> Settings:
 
 
 def own_params(name: str) -> Mapping[str, Any]:
-    """Return what is set for one of our two methods, and all parameters that result.
-
-    Rows hold it: after a change of the defaults, the fits count as new.
-    """
+    """Return what is set for one of our two methods, and all parameters that result."""
     settings = settings_of(name)
     return {"set": settings._asdict(), "all": settings.effective()._asdict()}

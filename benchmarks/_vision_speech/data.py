@@ -35,12 +35,10 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images or audio, their classes, and what decides on the split.
+    """Images, waveforms or files, their classes, and what decides on the split.
 
-    ``kind`` is ``"image"`` or ``"speech"``. ``X`` is an array of images (n, height, width,
-    n_channels) or of waveforms (n, n_values), or a list of files. The first ``n_train`` samples
-    are for training, for every seed. With ``speakers``, each seed has its own split, with no
-    speaker on both sides.
+    The first ``n_train`` samples are for training, for every seed. With ``speakers``, each seed
+    has its own split, with no speaker on both sides.
     """
 
     name: str
@@ -57,10 +55,7 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Twelve hex digits that depend on the samples, the classes and the split.
-
-        Of files only names and sizes count, as a dataset may be much larger than memory.
-        """
+        """Twelve hex digits of the samples (of files: names and sizes), classes and split."""
         digest = hashlib.sha256()
         if isinstance(self.X, np.ndarray):
             digest.update(repr((self.X.shape, self.X.dtype.str)).encode())

@@ -1,8 +1,4 @@
-"""Rotated, sheared and zoomed test images, as in the paper's table of deformations.
-
-Their own seed draws the angles: an image is deformed in the same way for every method, network and
-seed of the training.
-"""
+"""Rotated, sheared and zoomed test images as in the paper, the same for every training."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

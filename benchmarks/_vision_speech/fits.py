@@ -66,13 +66,7 @@ class Config:
 
 
 def config_of(method: str, *, alpha: float, eta: float, penalty_fraction: float = 1.0) -> Config:
-    """A method with those of the numbers that it reads.
-
-    Examples
-    --------
-    >>> config_of("mixup", alpha=1.0, eta=0.001)
-    Config(method='mixup', alpha=1.0, eta=None, penalty_fraction=None)
-    """
+    """A method with those of the numbers that it reads."""
     read = METHOD_PARAMETERS[METHODS[method]["method"]]
     penalty = (eta, penalty_fraction) if "eta" in read else (None, None)
     return Config(method, alpha if "alpha" in read else None, *penalty)

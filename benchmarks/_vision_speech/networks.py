@@ -32,13 +32,7 @@ class Network:
 
 
 def network_of(text: str) -> Network:
-    """Read a network such as ``"vgg11(width=8)"``.
-
-    Examples
-    --------
-    >>> network_of("small-wideresnet(widening=2)").module_params
-    {'depth': 10, 'widening': 2}
-    """
+    """Read a network such as ``"vgg11(width=8)"``."""
     found = re.fullmatch(r"\s*([\w.-]+)\s*(?:\((.*)\))?\s*", text)
     name, arguments = found.groups() if found else (text, None)
     module, params = SMALL.get(name, (name, {}))

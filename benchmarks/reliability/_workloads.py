@@ -1,8 +1,7 @@
 """Work that is interrupted by faults: units that finish one by one and are kept in files.
 
-Each workload can be started again at any time and continues where its files end. Its first
-function runs it and reports each unit when it is finished; the second reads the finished units
-from the files alone.
+Each workload continues where its files end. Its first function runs it and reports each finished
+unit; the second reads the finished units from the files alone.
 """
 
 import csv
@@ -94,10 +93,7 @@ def saved_versions(folder: pathlib.Path) -> Units:
 
 
 def run_search(folder: pathlib.Path, report: Report) -> None:
-    """Search with a storage; the units are configurations with their scores.
-
-    A dead worker is detected after two seconds instead of thirty.
-    """
+    """Search with a storage; the units are configurations with their scores."""
     storage.HEARTBEAT, storage.GRACE = 1, 2
     finish = worker.finish
 
@@ -174,10 +170,7 @@ def cached_spectrograms(folder: pathlib.Path) -> Units:
 
 
 def run_downloads(folder: pathlib.Path, report: Report) -> None:
-    """Load datasets and tasks from the server that the environment names, or from the cache.
-
-    The units are files of the cache.
-    """
+    """Load datasets and tasks from the server that the environment names, or from the cache."""
     import openml
 
     from mixupe_sklearn.datasets._openml import transport

@@ -1,11 +1,7 @@
 """Inject faults into running processes, and count finished work that is kept, doubled or lost.
 
-    python -m benchmarks.reliability.faults                       # the whole table: minutes
-    python -m benchmarks.reliability.faults --times 2 --only "kill -9" --work save search
-
-Each workload runs in its own folder on a small file system in memory, which becomes full or
-read-only when that is the fault. This needs a mount namespace: the command restarts itself in one
-with ``unshare``.
+Each workload has a small file system in memory, which becomes full or read-only when that is the
+fault. This needs a mount namespace: the command restarts itself in one with ``unshare``.
 """
 
 import argparse
@@ -68,10 +64,7 @@ class Tally:
 
 
 class Trial:
-    """A workload in its own folder, from start to end; the generator draws moments of faults.
-
-    ``server`` is the local OpenML server, where the fault concerns it.
-    """
+    """A workload in its own folder, from start to end; the generator draws moments of faults."""
 
     def __init__(
         self, tally: Tally, folder: pathlib.Path, rng: np.random.Generator, server: Any = None

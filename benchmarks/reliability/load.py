@@ -1,11 +1,7 @@
 """Large inputs and many calls: ``python -m benchmarks.reliability.load [--cases fits threads]``.
 
-Ten thousand classes, a hundred thousand sparse columns, ten million rows in a file, a category of
-fifty thousand levels, a thousand fits in one process, and two hundred predictions by sixteen
-threads with one fitted model. Each case runs in its own process, so that memory, threads and open
-files are its own, and reports what it checked.
-
-Each case is a row of a CSV file, and the table is made from these rows alone.
+Each case runs in its own process, so that memory, threads and open files are its own, and is a
+row of a CSV file, from which the table is made.
 """
 
 import argparse
@@ -59,10 +55,7 @@ N_THREADS = 16
 
 
 class Finding(NamedTuple):
-    """The size of a case in words, what must hold and whether it does.
-
-    Growth is counted from ``start`` if that is later than the start of the case.
-    """
+    """The size of a case in words, what must hold and whether it does; growth from ``start`` on."""
 
     size: str
     checks: dict[str, bool]
@@ -301,10 +294,7 @@ def n_differences(make: Callable[[], tuple[Any, Any]], n_calls: int) -> int:
 
 
 def many_calls(n_calls: int, names: Sequence[str] | None = None) -> Finding:
-    """Concurrent predictions against those of a model with equal seeds that predicts alone.
-
-    Memory counts after a first round, in which libraries allocate what they keep.
-    """
+    """Concurrent predictions against one model alone; memory counts after a first round."""
     models = {name: make for name, make in make_models().items() if name in (names or [name])}
     n_before = torch.get_num_threads()
     n_first = sum(n_differences(make, N_THREADS) for make in models.values())

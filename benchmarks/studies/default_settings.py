@@ -1,16 +1,8 @@
 """The study behind the defaults: ``python -m benchmarks.studies.default_settings``.
 
-Every candidate is fitted on every dataset and split, with the splits and processes of the tabular
-benchmark. The phase ``choose`` prints validation scores only: test scores go to a file of their
-own, ``test.csv``, which this phase never reads. The phase ``ablation`` runs the defaults, and the
-defaults without one ingredient each, and prints test scores.
-
-``--grid`` runs nothing. It ranks every alpha and eta of the paper's grid by validation error, from
-the rows of the tabular benchmark; the pair with the lowest average rank is that of
-``preset("paper")``.
-
-A candidate sets parameters of the classifier and the preprocessor on top of the paper's settings.
-Add a candidate here and run the command, and its rows are added; a changed candidate is run again.
+The phase ``choose`` prints validation scores only and never reads the test scores in ``test.csv``.
+The phase ``ablation`` prints test scores of the defaults without one ingredient each. ``--grid``
+ranks each alpha and eta of the paper by validation error, from the rows of the tabular benchmark.
 """
 
 import argparse
@@ -114,10 +106,7 @@ def candidate_settings() -> dict[str, Settings]:
 
 
 def ablation_settings() -> dict[str, Settings]:
-    """The present defaults, the same without one ingredient each, and the paper's preset.
-
-    An ingredient that the defaults do not have is left out.
-    """
+    """The present defaults, the same without one ingredient each, and the paper's preset."""
     default, paper = Settings({}, {}), paper_settings()
     values = paper.effective().classifier
     less = {
@@ -238,10 +227,7 @@ class Study(SingleFits):
 
 
 def wanted_rows(rows: pd.DataFrame, params: Mapping[str, str]) -> pd.DataFrame:
-    """Rows that did not fail, of the given candidates with their present parameters.
-
-    If the content of a dataset has changed, its newest rows count.
-    """
+    """Rows that did not fail, of the given candidates with their present parameters."""
     is_wanted = rows["params"] == rows["candidate"].map(params)
     if "error" in rows:
         is_wanted &= rows["error"] == ""
@@ -250,10 +236,7 @@ def wanted_rows(rows: pd.DataFrame, params: Mapping[str, str]) -> pd.DataFrame:
 
 
 def means_of(rows: pd.DataFrame, columns: Sequence[str], n_splits: int) -> pd.DataFrame:
-    """Means over the splits by dataset and candidate, of datasets that all candidates have.
-
-    A candidate with less than half of the datasets of the others is left out.
-    """
+    """Means over the splits by dataset and candidate, of datasets that all candidates have."""
     groups = rows.groupby(["dataset", "candidate"])
     complete = groups[list(columns)].mean()[groups.size() >= n_splits]
     names = complete.reset_index()[["dataset", "candidate"]]
@@ -365,11 +348,7 @@ N_SPLITS = 5
 
 
 def wrong_answers(rows: pd.DataFrame) -> pd.DataFrame:
-    """Validation errors of MixupE as counts, by alpha and eta (rows) and dataset (columns).
-
-    The percentages of the rows are rounded and would separate ties. Only datasets with the whole
-    grid on all splits of the paper's protocol are included.
-    """
+    """Validation errors of MixupE as counts, by alpha and eta (rows) and dataset (columns)."""
     is_one = (rows["method"] == "mixupe") & (rows["splits"] == "holdout") & (rows["error"] == "")
     is_one &= rows["params"] == json.dumps(TRAINING, sort_keys=True)
     rows = rows[is_one & (rows["split"] < N_SPLITS)]

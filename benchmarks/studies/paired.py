@@ -1,16 +1,8 @@
 """Paired comparisons with a reference: ``python -m benchmarks.studies.paired NAME``.
 
-``penalty_fraction`` and ``second_order`` compare settings of the penalty: once with
-``preset("paper")`` and once with a strong penalty, as the preset weights it lightly. Each seed has
-its own split, as in the tabular benchmark: 60 % of the rows to train and 20 % to test. Candidates
-are compared with the reference split by split. The difference of the reference to itself, with
-another seed on the same splits, is the noise. ``--timing ROUNDS`` measures times instead.
-
-``scaling`` compares the scalings of ``make_preprocessor``, with and without outliers.
-
-Each fit is a row of a CSV file, and the tables are made from these rows alone. The same command
-resumes a run. Datasets are bundled ones, and the paper's where ``--cache-dir`` names a cache of
-OpenML.
+``penalty_fraction`` and ``second_order`` compare settings of the penalty, ``scaling`` those of
+``make_preprocessor``. Candidates are compared with the reference split by split. The difference of
+the reference to itself, with another seed, is the noise. The same command resumes a run.
 """
 
 import argparse
@@ -117,12 +109,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Study(SingleFits):
-    """A comparison of candidates with the first of them.
-
-    Settings are what is changed of ``preset("paper")``, candidates what is changed of that, by
-    their names in the tables. The candidate ``AGAIN`` has other seeds. A row records the
-    parameters ``recorded``.
-    """
+    """A comparison of changes of ``preset("paper")`` with the first; ``AGAIN`` has other seeds."""
 
     name: str
     settings: dict[str, dict[str, Any]]
@@ -177,10 +164,7 @@ class Study(SingleFits):
         return rows.sort_values(by, ascending=[True, False, True, True])
 
     def compare(self, rows: pd.DataFrame, value: str) -> pd.DataFrame:
-        """Mean and deviation of each candidate on each dataset, and its difference to the first.
-
-        The difference is paired: its standard error is that of the mean over common seeds.
-        """
+        """Mean and deviation by candidate and dataset, and the paired difference to the first."""
         lines = []
         for (setting, dataset), part in rows.groupby(["setting", "dataset"], sort=False):
             table = part.pivot(index="seed", columns="candidate", values=value)
@@ -308,9 +292,8 @@ SECOND_ORDER = Study(
 class ScalingStudy:
     """Each scaling of numbers, on datasets as they are and with outliers.
 
-    The model has the paper's settings with batches of 32. In a spoiled dataset one entry in a
-    hundred, drawn at random, is multiplied by 10,000. There are five folds, repeated. Each repeat
-    has its own folds, outliers and seed, which all scalings share.
+    In a spoiled dataset one entry in a hundred is multiplied by 10,000. Each repeat of the five
+    folds has its own folds, outliers and seed, which all scalings share.
     """
 
     data: Sequence[str] = ("iris", "wine", "breast-cancer", "digits")

@@ -1,9 +1,7 @@
 """The paper's first and second figure on images: ``python -m benchmarks.studies.paper_figures``.
 
-Figure 1 has the training and the test loss of ERM, Mixup and MixupE; figure 2 the least coefficient
-alpha over samples and outputs while Mixup trains, with two networks. Each training is a block of
-rows in a CSV file, a row per epoch, and the figures are drawn from these rows alone. The same
-command runs missing trainings.
+Figure 1: training and test loss of ERM, Mixup and MixupE. Figure 2: the least coefficient alpha
+over samples and outputs while Mixup trains. The same command runs missing trainings.
 """
 
 import argparse

@@ -1,23 +1,9 @@
 """Studies of the search: ``python -m benchmarks.studies.search [speed | pruning]``.
 
-``speed`` runs the paper's grid three ways. It has 55 configurations (45 of MixupE, 9 of Mixup,
-ERM), each with five seeds, the paper's network and training, and one validation split: 275 fits.
-
-- ``batched``: MixupESearchCV, which trains networks as one;
-- ``own``: GridSearchCV over MixupEClassifier, with the same seeds and so the same draws;
-- ``listing``: GridSearchCV over a plain skorch net that runs the paper's listing, with its two
-  loaders.
-
-The values of alpha are divided into parts at random. In each round every candidate runs one part,
-in turns, in two processes of one thread each. Two of three parts, with at most 2000 rows, take a
-few minutes; ``--rounds 3`` runs the whole grid. The processes are started before the clock.
-
-``pruning`` runs the same search of the default space with each pruner: 40 trials, three folds,
-several seeds. The best configuration is refitted and scored on rows that the search has not seen.
-The seed noise is the deviation, over seeds, of that test score without pruning.
-
-One row per search goes to a CSV file, and the tables are made from the rows of this run. The
-paper's datasets, such as mfeat-factors and optdigits, need ``--cache-dir``, a cache of OpenML.
+``speed`` runs the paper's grid (275 fits) with MixupESearchCV, which trains networks as one, and
+with GridSearchCV over our classifier and over the paper's listing. Each round runs one part of the
+values of alpha. ``pruning`` runs one search with each pruner and scores the refitted best on rows
+that the search has not seen. The seed noise is the deviation of that score without pruning.
 """
 
 import argparse
@@ -297,10 +283,7 @@ def search_once(name: str, pruner: str, seed: int, options: argparse.Namespace) 
 
 
 def describe_pruning(rows: pd.DataFrame) -> str:
-    """Each pruner on each dataset beside no pruning; scores and their noise in percent.
-
-    The loss of test score is paired, seed by seed.
-    """
+    """Each pruner beside no pruning; scores, their noise and the paired loss in percent."""
     lines, verdicts = [], []
     for (data, pruner), part in rows.groupby(["data", "pruner"], sort=False):
         part = part.set_index("seed")

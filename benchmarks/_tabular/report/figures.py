@@ -98,10 +98,7 @@ def draw_ranks(test: RankTest, name: str) -> Plot:
 
 
 def draw_map(table: pd.DataFrame, chosen: pd.Series, name: str) -> Plot:
-    """Draw the mean validation error by alpha and eta; a circle marks the chosen pair.
-
-    ``table`` has the configurations of one dataset and method, as ``summarise`` returns them.
-    """
+    """Draw the mean validation error by alpha and eta; a circle marks the chosen pair."""
     grid = table.pivot(index="eta", columns="alpha", values="valid_error")
     alphas, etas = list(grid.columns), list(grid.index)
     low, high = table["valid_error"].min(), table["valid_error"].max()

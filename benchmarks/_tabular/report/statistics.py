@@ -1,8 +1,4 @@
-"""Tests over datasets: whether methods differ by more than chance.
-
-Both tests use test errors as printed, with two decimals: a tie in the table is a tie here. With too
-few results they return a sentence that gives the reason.
-"""
+"""Tests over datasets, on errors as printed; with too few, a sentence gives the reason."""
 
 from dataclasses import dataclass
 
@@ -25,11 +21,7 @@ MAX_EXACT = 16
 
 @dataclass(frozen=True)
 class RankTest:
-    """Average ranks of methods, the best first, Friedman's test of them, and Nemenyi's of pairs.
-
-    Average ranks further apart than ``critical_difference`` differ (Nemenyi, 5 %); ``pairs`` has
-    Nemenyi's p value of each pair of methods.
-    """
+    """Average ranks of methods, the best first, Friedman's test of them, and Nemenyi's of pairs."""
 
     ranks: pd.Series
     n_sets: int
@@ -40,10 +32,7 @@ class RankTest:
 
 
 def compare_all_ranks(errors: pd.DataFrame) -> list[RankTest | str]:
-    """Rank the paper's methods, and the classifiers with default settings (or all methods).
-
-    Other methods may have run on fewer datasets; this does not affect the paper's methods.
-    """
+    """Rank the paper's methods, and the classifiers with default settings (or all methods)."""
     groups = [default_methods(list(errors)) or list(errors)]
     if set(paper.METHODS) < set(errors):
         groups.insert(0, list(paper.METHODS))
@@ -51,13 +40,7 @@ def compare_all_ranks(errors: pd.DataFrame) -> list[RankTest | str]:
 
 
 def compare_ranks(errors: pd.DataFrame) -> RankTest | str:
-    """Rank the methods on each dataset, and test whether their average ranks differ.
-
-    Parameters
-    ----------
-    errors : pandas.DataFrame
-        Test errors, datasets by methods; NaN if missing.
-    """
+    """Rank the methods on each dataset, and test whether their average ranks differ."""
     whole = errors
     while whole.shape[1] > 3 and len(whole.dropna()) < MIN_SETS_RANKS:
         # The method with the fewest datasets is left out.
@@ -85,11 +68,7 @@ def compare_ranks(errors: pd.DataFrame) -> RankTest | str:
 
 
 def compare_pairs(errors: pd.DataFrame) -> pd.DataFrame | str:
-    """Wilcoxon's signed-rank test over datasets, with Holm's correction for their number.
-
-    Returns one row per pair: ``method``, ``other``, ``n_sets``, ``wins``, ``ties``, ``losses``, the
-    ``median`` of the differences, ``p_value`` and ``p_holm``; or why there are none.
-    """
+    """Wilcoxon's signed-rank test over datasets, with Holm's correction for their number."""
     rows = [_compare(errors, *pair) for pair in _pairs(list(errors))]
     table = pd.DataFrame([row for row in rows if row["n_sets"] >= MIN_SETS_PAIRS])
     if table.empty:
@@ -130,10 +109,7 @@ def _compare(errors: pd.DataFrame, method: str, other: str) -> dict:
 
 
 def signed_rank_p(differences: np.ndarray) -> float:
-    """Return the two-sided p value of Wilcoxon's signed-rank test, without differences of zero.
-
-    Up to 16 differences it is exact, also with ties.
-    """
+    """Return Wilcoxon's two-sided p value, without zeros; exact up to 16 differences."""
     differences = differences[differences != 0]
     if len(differences) < 2:  # one difference has either sign with equal probability
         return 1.0

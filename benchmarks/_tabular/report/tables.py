@@ -56,10 +56,7 @@ def _plain_table(
 
 
 def method_error_table(chosen: pd.DataFrame, remarks: Mapping[str, str]) -> ReportTable:
-    """Return test errors by dataset and method, with the paper's beside them.
-
-    ``remarks`` give the reason for each dataset without errors.
-    """
+    """Return test errors by dataset and method, with the paper's beside them."""
     methods = list(error_table(chosen))
     beside = [m for m in methods if m in paper.METHODS and chosen["in_paper"].any()]
     columns = [Column("Dataset", is_number=False)]
