@@ -99,17 +99,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     default = RESULTS if is_kept else pathlib.Path("build") / "graphs"
     folder = default if options.output is None else options.output
 
-    def work() -> int:
+    def work() -> None:
         if not options.report_only:
             run_open(options, folder)
         if options.timing is not None:
             path = folder / timing.FILE
             print(f"{tables_text(timing.tables_of(path))}\n\nTimes:  {path}")
-            return 0
+            return
         print(make_report(folder))
         if options.docs:
             write_page(folder)
-        return 0
 
     return run_command(work)
 

@@ -39,18 +39,14 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def file_of(options: argparse.Namespace) -> pathlib.Path:
-    """The file of results."""
-    default = pathlib.Path("build") / f"speed{'-quick' if options.quick else ''}.json"
-    return options.json or (PARTS[options.part].results if options.part else default)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and write the docs if asked to."""
     options = parser().parse_args(arguments)
-    path, part = file_of(options), PARTS[options.part] if options.part else None
+    part = PARTS[options.part] if options.part else None
+    default = pathlib.Path("build") / f"speed{'-quick' if options.quick else ''}.json"
+    path = options.json or (part.results if part else default)
 
-    def work() -> int:
+    def work() -> None:
         if not options.report_only:
             scale = QUICK if options.quick else FULL
             run = describe_run(scale.name, LIBRARIES)
@@ -71,7 +67,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             write_docs(results)
         elif options.docs and part is not None:
             write_block(ROOT / "docs" / part.page, part.block, part.report(results))
-        return 0
 
     return run_command(work)
 

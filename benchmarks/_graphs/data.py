@@ -13,11 +13,9 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 
 from mixupe_sklearn.datasets.graphs import GraphSet, load_graph_text, load_tu
 
-# Synthetic graphs: their number, and the number of folds.
-N_MADE, N_FOLDS = 60, 3
+N_MADE, N_FOLDS = 60, 3  # synthetic graphs: their number, and the number of folds
 PROTOCOLS = ("xu", "honest")
-# The share of the training graphs that the honest protocol validates on.
-VALID_SHARE = 0.1
+VALID_SHARE = 0.1  # the share of the training graphs that the honest protocol validates on
 
 
 @dataclass(frozen=True, eq=False)

@@ -142,9 +142,8 @@ class Fit:
                 one.add(model)
             return False
 
-        # As in a search, an interrupt ends the run.
         model._epoch_hook = evaluate
-        model._keeps_interrupted = False
+        model._keeps_interrupted = False  # as in a search, an interrupt ends the run
         start = time.perf_counter()
         model.fit(train, y)
         seconds = time.perf_counter() - start
@@ -180,8 +179,7 @@ class Study(SingleFits):
     trainings: Mapping[str, Training]
     n_folds: int | None = None
     retry_failed: bool = False
-    # The library whose version is recorded.
-    methods: Sequence[str] = ("gin",)
+    methods: Sequence[str] = ("gin",)  # the library whose version is recorded
     schema = SCHEMA
 
     def fits(self, table: GraphTable) -> list[Fit]:

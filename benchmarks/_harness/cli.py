@@ -36,12 +36,12 @@ def add_run_options(
     group.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
-def run_command(work: Callable[[], int]) -> int:
+def run_command(work: Callable[[], int | None]) -> int:
     """Do the work of a command and return its exit status; warnings are printed as notes."""
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: _print_error(f"Note: {message}")
         try:
-            return work()
+            return work() or 0
         except KeyboardInterrupt:
             _print_error(INTERRUPTED)
             return 130

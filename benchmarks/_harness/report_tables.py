@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 TERMINAL_WIDTH = 100
-# Longer names and texts are shortened in the terminal.
-NAME_WIDTH, CELL_WIDTH = 20, 60
+NAME_WIDTH, CELL_WIDTH = 20, 60  # longer names and texts are shortened in the terminal
 
 # What begins a list, a rule, a heading, a comment, a fence or a target at the start of a line.
 _BEGIN = re.compile(r"[-+](?=[-+\s]|$)|[=%:]|\((?=[^)]*\)=)")
@@ -129,12 +128,11 @@ def span(counts: Sequence[int]) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
-def plain_markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table of trusted text; all columns but the first align to the right."""
-    rule = "|---|" + "--:|" * (len(header) - 1)
-    return "\n".join(
-        [f"| {' | '.join(header)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)]
-    )
+def plain_markdown(header: Sequence[str], rows: Iterable[Sequence[str]], n_texts: int = 1) -> str:
+    """Return a Markdown table of trusted text; columns after those of text align to the right."""
+    head, *lines = (f"| {' | '.join(line)} |" for line in [header, *rows])
+    rule = "|" + "---|" * n_texts + "--:|" * (len(header) - n_texts)
+    return "\n".join([head, rule, *lines])
 
 
 def _texts_of(table: ReportTable, escape: Callable[[str], str], best: str) -> list[list[str]]:

@@ -17,8 +17,7 @@ import numpy as np
 
 STATUS = pathlib.Path("/proc/self/status")
 MEGABYTE = 2**20
-# Seconds between two samples of the private memory.
-PAUSE = 0.005
+PAUSE = 0.005  # seconds between two samples of the private memory
 
 
 def can_measure() -> bool:

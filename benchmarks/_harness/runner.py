@@ -22,8 +22,7 @@ from benchmarks._harness.report_tables import printable
 from benchmarks._harness.results_file import Key, Schema
 
 Row = dict[str, Any]
-# A dataclass with a ``table``, which has a fingerprint, and a ``cost``.
-Job = Any
+Job = Any  # a dataclass with a ``table``, which has a fingerprint, and a ``cost``
 RunJob = Callable[[Job], list[Row]]
 
 

@@ -60,8 +60,7 @@ FLOORS = ("floor", "floor-quarter", "floor-shared", "floor-twice")
 FLOORS_IN_EVERY_CELL = ("floor", "floor-twice")
 # A floor runs for about a tenth of a second, which is enough for a stable figure.
 FLOOR_STEPS, FLOOR_WORK = 1_000, 2_000_000_000
-# Libraries beyond those of the other candidates.
-NEEDED = {"realmlp": "pytabkit"}
+NEEDED = {"realmlp": "pytabkit"}  # libraries beyond those of the other candidates
 
 PAPER_PAIR = {name: preset("paper")[name] for name in ("alpha", "eta")}
 Pair = tuple[Tensor, Tensor]

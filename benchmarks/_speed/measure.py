@@ -36,7 +36,6 @@ PREDICTED_FEATURES = (16, 200)
 # Where threads compete for cores, a step may take a hundred times as long: then rounds are few.
 MOST_SECONDS = 45.0
 MOST_STEPS = 1_000
-# A program that imports, and prints the seconds and the imported modules.
 IMPORTING = """
 import json, sys, time
 start = time.perf_counter()

@@ -32,8 +32,6 @@ from mixupe_sklearn.diagnostics import DerivativeMonitor
 
 Measurements = dict[str, Callable[[], Results]]
 
-# Members --------------------------------------------------------------------------------------
-
 N_MEMBERS, N_FEATURES, N_CLASSES = 8, 20, 5
 # Rows, epochs (fewer for more rows, as a step costs the same), rounds, and the bound.
 MEMBER_SIZES = ((500, 50, 15, 0.4), (5_000, 10, 11, 0.7), (50_000, 2, 7, 0.9))
@@ -111,8 +109,6 @@ def report_members(results: Results) -> str:
     return "\n\n".join(pieces if memory else pieces[:2])
 
 
-# Monitor --------------------------------------------------------------------------------------
-
 IMAGES, SYNTHETIC = "digits as images", "16,000 x 16"
 # Data, epochs and rounds.
 MONITOR_SIZES = (("iris", 500, 15), ("digits", 50, 15), (SYNTHETIC, 8, 11), (IMAGES, 2, 7))
@@ -158,11 +154,6 @@ def time_monitor(name: str, epochs: int, rounds: int) -> Results:
     return {"name": name, "epochs": epochs, "looks": n_evaluated, "seconds": times}
 
 
-def monitor_measurements() -> Measurements:
-    """Times of each dataset."""
-    return {f"{size[0]}, {size[1]}": partial(time_monitor, *size) for size in MONITOR_SIZES}
-
-
 def report_monitor(results: Results) -> str:
     """The figures with their bound, in Markdown."""
     header = ["data", "epochs", "evaluated", "rounds", "an epoch, ms", "ratio (quartiles)", ""]
@@ -176,8 +167,6 @@ def report_monitor(results: Results) -> str:
     caption = "A whole fit with the monitor over one without, one thread, in turns."
     return f"{caption}\n\n{plain_markdown(header, rows)}"
 
-
-# Latency --------------------------------------------------------------------------------------
 
 N_CALLS = 100
 # Data, members and rounds.
@@ -241,9 +230,9 @@ def time_latency(data: str, n_members: int, rounds: int) -> Results:
     return {"data": data, "n_members": n_members, "seconds": times}
 
 
-def latency_measurements() -> Measurements:
-    """Times of each dataset and number of members."""
-    return {f"{size[0]}, {size[1]}": partial(time_latency, *size) for size in LATENCY_SIZES}
+def measurements_of(time: Callable[..., Results], sizes: tuple[Any, ...]) -> Measurements:
+    """Times of each size, by its first two entries."""
+    return {f"{size[0]}, {size[1]}": partial(time, *size) for size in sizes}
 
 
 def report_latency(results: Results) -> str:
@@ -287,9 +276,13 @@ PARTS = {
         "members.json", "benchmarks/defaults.md", "members", member_measurements, report_members
     ),
     "monitor": Part(
-        "monitor.json", "user_guide/diagnostics.md", "monitor", monitor_measurements, report_monitor
+        *("monitor.json", "user_guide/diagnostics.md", "monitor"),
+        partial(measurements_of, time_monitor, MONITOR_SIZES),
+        report_monitor,
     ),
     "latency": Part(
-        "one_row.json", "user_guide/serving.md", "one-row", latency_measurements, report_latency
+        *("one_row.json", "user_guide/serving.md", "one-row"),
+        partial(measurements_of, time_latency, LATENCY_SIZES),
+        report_latency,
     ),
 }

@@ -163,8 +163,7 @@ BASELINES: dict[str, Recipe] = {
         quiet={"verbose": False, "allow_writing_files": False},
     ),
 }
-# The paper's training.
-TRAINING = {"max_epochs": 25, "batch_size": 100, "lr": 0.001}
+TRAINING = {"max_epochs": 25, "batch_size": 100, "lr": 0.001}  # the paper's training
 
 
 def params_of(name: str, training: Mapping[str, Any] | None = None) -> Params:

@@ -44,10 +44,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         **{"alpha": 0.2, "eta": 0.01},
     },
 }
-# The paper's for Manifold Mixup.
-MANIFOLD_ALPHA = 2.0
-# Options that a recipe sets itself.
-OF_TRAINING = ("epochs", "lr", "batch_size", "augment")
+MANIFOLD_ALPHA = 2.0  # the paper's for Manifold Mixup
+OF_TRAINING = ("epochs", "lr", "batch_size", "augment")  # options that a recipe sets itself
 NETWORKS = {"image": tuple(SMALL), "speech": ("lenet", "vgg11(width=8)")}
 AUGMENTATIONS = ("none", "flip", "crop-flip", "resized-crop-flip")
 
@@ -184,7 +182,7 @@ def run_and_report(
 ) -> int:
     """Run open fits, or time epochs, then report on all rows; return the exit status."""
 
-    def work() -> int:
+    def work() -> None:
         resolve(options)
         name, training = FOLDERS[options.kind], training_of(options)
         # Results of bundled data are not kept in the repository.
@@ -196,7 +194,7 @@ def run_and_report(
             networks = options.networks
             timing.measure(path, load(options), networks, training, options.timing, **numbers)
             print(f"{tables_text([timing.table_of(path)])}\n\nTimes:  {path}")
-            return 0
+            return
         if not options.report_only:
             plan = (options.networks, configs(options), training, options.seeds)
             study, table = Study(*plan, options.retry_failed), load(options)
@@ -206,6 +204,5 @@ def run_and_report(
         print(make_report(report, folder))
         if options.docs:
             write_page(report, folder, name)
-        return 0
 
     return run_command(work)

@@ -11,8 +11,7 @@ from mixupe_sklearn._images.augment import rotation, shear, warp, zoom
 from mixupe_sklearn._images.read import read_images
 
 SEED = 0
-# Images that are deformed at a time.
-BLOCK = 1_000
+BLOCK = 1_000  # images that are deformed at a time
 
 
 class Deformation(NamedTuple):

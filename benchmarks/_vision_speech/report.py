@@ -54,8 +54,7 @@ TITLES = {
 }
 CELLS = ("erm", "mixup", "erm+penalty", "mixupe")
 METHOD = ["method", *NUMBERS]
-# Settings of a network, not of the training.
-OF_NETWORK = ("module", "module_params")
+OF_NETWORK = ("module", "module_params")  # settings of a network, not of the training
 
 PAPER_METHODS = ("erm", "mixup", "mixupe")
 # CIFAR-100, PreActResNet-50: test error (%), means of five runs.

@@ -31,8 +31,7 @@ from mixupe_sklearn.datasets import load_embedded
 from mixupe_sklearn.datasets import openml as tasks
 from mixupe_sklearn.persistence import load, save
 
-# Takes the name of a unit, and a value that must stay the same.
-Report = Callable[[str, str], None]
+Report = Callable[[str, str], None]  # takes the name of a unit, and a value that must stay the same
 Units = list[tuple[str, str]]
 
 SMALL = preset("paper") | {"module_params": {"d_hidden": (8,)}, "random_state": 0}

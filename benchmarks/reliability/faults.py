@@ -251,9 +251,6 @@ def run_row(tally: Tally, times: int, rng: np.random.Generator, server: Any) -> 
     return tally
 
 
-# Command --------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def openml_server() -> Iterator[Any]:
     """The OpenML server of the tests, with the requested ``paths`` of a run without faults."""

@@ -46,8 +46,7 @@ from mixupe_sklearn import MixupEClassifier, MixupEImageClassifier, make_mixupe_
 
 ROWS = ROOT / "benchmarks" / "results" / "load" / "rows.csv"
 PAGE = ROOT / "docs" / "benchmarks" / "load.md"
-# Rows that are predicted in one call where a result for all would be large.
-PART = 1_000
+PART = 1_000  # rows that are predicted in one call where a result for all would be large
 BLOCK = 10_000
 # MiB that memory may grow by after the first fits: small pieces that malloc keeps.
 MOST_GROWTH = 4.0
@@ -60,9 +59,6 @@ class Finding(NamedTuple):
     size: str
     checks: dict[str, bool]
     start: Usage | None = None
-
-
-# Large tables ---------------------------------------------------------------------------------
 
 
 def blobs(n_classes: int, n_rows: int, n_features: int = 32) -> tuple[np.ndarray, np.ndarray]:
@@ -193,9 +189,6 @@ def many_levels(n_rows: int, n_levels: int, **params: Any) -> Finding:
     )
 
 
-# Many calls -----------------------------------------------------------------------------------
-
-
 def make_rows(n_rows: int = 200) -> tuple[np.ndarray, np.ndarray]:
     """Ten normal features, and three classes."""
     X = np.random.default_rng(0).normal(size=(n_rows, 10)).astype(np.float32)
@@ -308,8 +301,6 @@ def many_calls(n_calls: int, names: Sequence[str] | None = None) -> Finding:
     return Finding(f"{n_calls} calls by {N_THREADS} threads", checks, start)
 
 
-# Cases ----------------------------------------------------------------------------------------
-
 ONE = preset("paper") | {"batch_size": 500}
 SMALL = preset("paper") | {"batch_size": 50}
 SHORT = {"max_epochs": 2, "batch_size": 50}
@@ -360,8 +351,7 @@ CASES: dict[str, tuple[partial[Finding], partial[Finding]]] = {
 
 def measure_case(name: str, scale: str) -> dict[str, Any]:
     """Run a case in this process: its figures. One of the threads samples the memory."""
-    # So that imports on the way are not counted.
-    X = np.zeros((20, 2), dtype=np.float32)
+    X = np.zeros((20, 2), dtype=np.float32)  # so that imports on the way are not counted
     params = preset("paper") | {"max_epochs": 1, "batch_size": 10, "early_stopping": True}
     MixupEClassifier(**params).fit(X, np.arange(20) % 2).predict_proba(X)
     case = CASES[name][scale == "small"]
@@ -400,9 +390,6 @@ def measure_case(name: str, scale: str) -> dict[str, Any]:
         "commit": commit(),
         "run": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-
-
-# Table and command ----------------------------------------------------------------------------
 
 
 def load_table(rows: pd.DataFrame) -> str:

@@ -41,8 +41,6 @@ PAGE = ROOT / "docs" / "benchmarks" / "defaults.md"
 LARGE = ("mnist_784", "volkert")
 NONE = "There are no rows yet."
 
-# Candidates -----------------------------------------------------------------------------------
-
 # Parts that many candidates share. Earlier exploration (see the page) had found that rates above
 # the paper's need a schedule, and that held-out samples must end the training.
 FOLDS: Params = {
@@ -120,8 +118,6 @@ def ablation_settings() -> dict[str, Settings]:
     found = {name: one for name, one in found.items() if one.unlike_paper() != text}
     return {"default": default, **found, "paper": paper}
 
-
-# Fits and rows --------------------------------------------------------------------------------
 
 KEY = ("dataset", "data", "split", "candidate", "params")
 METRICS = ("error", "log_loss", "ece", "brier")
@@ -221,9 +217,6 @@ class Study(SingleFits):
             for split in splits_of(table, "holdout", self.n_seeds)
             for name, settings in self.candidates.items()
         ]
-
-
-# Tables ---------------------------------------------------------------------------------------
 
 
 def wanted_rows(rows: pd.DataFrame, params: Mapping[str, str]) -> pd.DataFrame:
@@ -342,8 +335,6 @@ def make_table(
     return NONE if table is None else as_markdown(table)
 
 
-# The paper's grid -----------------------------------------------------------------------------
-
 N_SPLITS = 5
 
 
@@ -401,9 +392,6 @@ def describe_grid(rows: pd.DataFrame) -> str:
 
 def _pair(pair: Any) -> str:
     return f"alpha={pair[0]:g}, eta={pair[1]:g}"
-
-
-# Command --------------------------------------------------------------------------------------
 
 
 def parser() -> argparse.ArgumentParser:
@@ -469,13 +457,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print, and return the exit status."""
     options = parser().parse_args(arguments)
 
-    def work() -> int:
+    def work() -> None:
         if options.grid is not None:
             print(describe_grid(read_rows(options.grid, FITS)))
         else:
             check_data(options)
             run_and_print(options)
-        return 0
 
     return run_command(work)
 

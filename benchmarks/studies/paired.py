@@ -23,6 +23,7 @@ from sklearn.model_selection import StratifiedKFold
 from benchmarks._harness.cli import positive_int, run_command
 from benchmarks._harness.environment import commit, versions_of
 from benchmarks._harness.paired_timing import Run, ratio_of, take_turns, threads
+from benchmarks._harness.report_tables import plain_markdown
 from benchmarks._harness.results_file import ResultsFile, Schema, read_rows, rounded, write_text
 from benchmarks._harness.runner import Item, Row, run
 from benchmarks._harness.single_fits import SingleFits
@@ -33,10 +34,8 @@ from mixupe_sklearn import MixupEClassifier, make_mixupe_pipeline, make_preproce
 from mixupe_sklearn.datasets import EMBEDDED, Table, load_embedded
 
 RESULTS = pathlib.Path(__file__).parents[1] / "results"
-# Bundled datasets, the largest first.
-DATA = ("digits", "breast-cancer", "wine")
-# The reference once more, with other initial weights and draws.
-AGAIN = "another seed"
+DATA = ("digits", "breast-cancer", "wine")  # bundled datasets, the largest first
+AGAIN = "another seed"  # the reference once more, with other initial weights and draws
 SCHEMA = Schema(
     (
         *("dataset", "data", "n_rows", "n_features", "n_classes", "setting", "seed", "candidate"),
@@ -45,8 +44,7 @@ SCHEMA = Schema(
     frozenset(("dataset", "data", "setting", "candidate", "params", "versions", "commit", "run")),
     ("dataset", "data", "setting", "seed", "candidate", "params"),
 )
-# A difference counts where zero is more standard errors away.
-N_ERRORS = 2
+N_ERRORS = 2  # a difference counts where zero is more standard errors away
 
 
 def load(name: str, cache_dir: pathlib.Path | None = None) -> Table:
@@ -198,14 +196,13 @@ class Study(SingleFits):
             f"and its mean over all:"
         )
         others = [name for name in self.candidates if name != self.reference]
-        table = [["setting", "data", self.reference, *others]]
+        table, summary = [], []
         for (setting, dataset), part in errors.groupby(["setting", "dataset"], sort=False):
             by_name = part.set_index("candidate").to_dict("index")
             full = by_name[self.reference]
             differences = [_difference(by_name[name]) for name in others]
             cells = [f"{full['mean']:.2f} ± {full['deviation']:.2f}", *differences]
             table.append([str(setting), str(dataset), *cells])
-        summary = [["setting", *others]]
         for setting, part in losses.groupby("setting", sort=False):
             groups = part.groupby("candidate")
             within, size = groups["is_within"].sum(), groups.size()
@@ -213,7 +210,8 @@ class Study(SingleFits):
             counts = [f"{within[one]} of {size[one]} ({mean[one]:+.4f})" for one in others]
             summary.append([str(setting), *counts])
         first, second = textwrap.fill(first, 120), textwrap.fill(second, 120)
-        return "\n\n".join([first, _markdown(table, 2), second, _markdown(summary, 1)])
+        shown = plain_markdown(["setting", "data", self.reference, *others], table, n_texts=2)
+        return "\n\n".join([first, shown, second, plain_markdown(["setting", *others], summary)])
 
     def time_fits(self, data: str, n_rounds: int) -> str:
         """Time of a fit of each candidate over one of the reference, in turns."""
@@ -242,13 +240,6 @@ class Study(SingleFits):
             with ResultsFile(path, SCHEMA) as file:
                 run(items, self, file, n_jobs=options.jobs, is_shown=not options.quiet)
         print(f"\n{self.describe(read_rows(path, SCHEMA))}\n\nRows: {path}")
-
-
-def _markdown(lines: Sequence[Sequence[str]], n_texts: int) -> str:
-    """A table whose first line is the header and whose first columns are text."""
-    header, *rows = (f"| {' | '.join(line)} |" for line in lines)
-    rule = "|" + "---|" * n_texts + "--:|" * (len(lines[0]) - n_texts)
-    return "\n".join([header, rule, *rows])
 
 
 def _difference(one: Mapping[Hashable, Any]) -> str:
@@ -348,11 +339,11 @@ class ScalingStudy:
         """Mean error of each scaling, and the deviation between repeats, as Markdown."""
         of_repeats = rows.groupby(["table", "scaling", "repeat"], sort=False)["test_error"].mean()
         found = of_repeats.groupby(["table", "scaling"], sort=False).agg(["mean", "std"])
-        lines = [["table", *(f'`"{scaling}"`' for scaling in self.scalings)]]
+        header, lines = ["table", *(f'`"{scaling}"`' for scaling in self.scalings)], []
         for table in rows["table"].unique():
             cells = (found.loc[(table, scaling)] for scaling in self.scalings)
             lines.append([table, *(f"{cell['mean']:.2f} ± {cell['std']:.2f}" for cell in cells)])
-        return _markdown(lines, len(lines[0]))
+        return plain_markdown(header, lines, n_texts=len(header))
 
     def main(self, options: argparse.Namespace) -> None:
         """Run all fits, write their rows, and print the table."""
@@ -401,12 +392,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     study = STUDIES[options.name]
     if isinstance(study, Study):
         study = replace(study, n_seeds=options.seeds)
-
-    def work() -> int:
-        study.main(options)
-        return 0
-
-    return run_command(work)
+    return run_command(partial(study.main, options))
 
 
 if __name__ == "__main__":

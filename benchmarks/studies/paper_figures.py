@@ -16,6 +16,7 @@ import pandas as pd
 
 from benchmarks._harness.cli import positive_int, run_command
 from benchmarks._harness.environment import commit, versions_of
+from benchmarks._harness.report_tables import plain_markdown
 from benchmarks._harness.results_file import ResultsFile, Schema, read_rows
 from benchmarks._vision_speech.data import Split, load_images
 from benchmarks._vision_speech.networks import SMALL, Network, network_of
@@ -119,13 +120,13 @@ def draw(rows: pd.DataFrame, folder: pathlib.Path) -> list[pathlib.Path]:
 def table(rows: pd.DataFrame) -> str:
     """The last and lowest values of the curves, as Markdown."""
     titles = ["training loss", "test loss", "lowest test loss", "alpha, lowest", "alpha, last"]
-    lines = [f"| network | method | {' | '.join(titles)} |", "|---|---|" + "--:|" * len(titles)]
+    lines = []
     for (network, method), part in newest(rows).groupby(["network", "method"], sort=False):
         part = part.sort_values("epoch")
         last, losses, alphas = part.iloc[-1], part["valid_loss"], part["alpha_min"]
         values = [last["train_loss"], losses.iloc[-1], losses.min(), alphas.min(), alphas.iloc[-1]]
-        lines.append(f"| {network} | {method} | {' | '.join(f'{v:.3f}' for v in values)} |")
-    return "\n".join(lines)
+        lines.append([network, method, *(f"{value:.3f}" for value in values)])
+    return plain_markdown(["network", "method", *titles], lines, n_texts=2)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -169,12 +170,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run missing trainings, draw, and return the exit status."""
     options = parser().parse_args(arguments)
 
-    def work() -> int:
+    def work() -> None:
         if not options.report_only:
             train(options)
         rows = read_curves(options.output)
         print("", table(rows), "", *draw(rows, options.plots), sep="\n")
-        return 0
 
     return run_command(work)
 

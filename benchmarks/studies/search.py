@@ -37,12 +37,9 @@ LIBRARIES = ("mixupe-sklearn", "torch", "scikit-learn", "skorch", "optuna", "job
 MUST = {"listing": 0.25, "own": 0.8}
 # Scores are means of five accuracies; smaller differences are those of another order of summation.
 TIE = 1e-9
-# The first is the reference of the others.
-PRUNERS = ("none", "auto", "hyperband")
-# Rows to search on; the others are for the test.
-N_SEARCH_ROWS = 1000
-# The share of the epochs that pruning must save.
-MUST_SAVE = 0.5
+PRUNERS = ("none", "auto", "hyperband")  # the first is the reference of the others
+N_SEARCH_ROWS = 1000  # rows to search on; the others are for the test
+MUST_SAVE = 0.5  # the share of the epochs that pruning must save
 
 Grid = dict[str, list[Any]]
 Scores = dict[str, float]
@@ -72,9 +69,6 @@ def append_rows(path: pathlib.Path, rows: Iterable[Row], note: Mapping[str, str]
         with ResultsFile(path, Schema((*row, *note), frozenset()), timeout=60) as file:
             file.add([row | dict(note)])
         print({name: row[name] for name in row if name != "scores"}, file=sys.stderr, flush=True)
-
-
-# Speed ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -249,9 +243,6 @@ def run_speed(options: argparse.Namespace, path: pathlib.Path) -> None:
     print(f"\n{len(parts)} of {options.parts} parts of the grid. Rows: {path}")
 
 
-# Pruning --------------------------------------------------------------------------------------
-
-
 def search_once(name: str, pruner: str, seed: int, options: argparse.Namespace) -> Row:
     """Search, refit the best, and measure: one row."""
     X, y = load_data(name, options.cache_dir)
@@ -351,12 +342,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a study, print its tables, and return the exit status."""
     options = parser().parse_args(arguments)
 
-    def work() -> int:
+    def work() -> None:
         if options.study != "pruning":
             run_speed(options, options.output / "search_speed.csv")
         if options.study != "speed":
             run_pruning(options, options.output / "pruning.csv")
-        return 0
 
     return run_command(work)
 

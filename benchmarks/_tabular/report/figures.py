@@ -16,8 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from benchmarks._tabular.report.results import label_of
 from benchmarks._tabular.report.statistics import LEVEL, RankTest
 
-# Readers with colour blindness can distinguish these.
-COLOURS = "cividis_r"
+COLOURS = "cividis_r"  # readers with colour blindness can distinguish these
 _SETTINGS: Any = {
     "svg.fonttype": "none",  # text stays text, for screen readers and for searching
     "svg.hashsalt": "mixupe",  # equal rows give equal bytes

@@ -17,8 +17,7 @@ ABOUT += ["n_rows", "n_features", "n_classes", "in_paper"]
 # Columns that identify a configuration, and columns that break ties.
 CONFIG = ["set", "method", "alpha", "eta", "params"]
 TIES = ["valid_log_loss", "alpha", "eta"]
-# Rows hold rounded percentages: means this close come from the same number of errors.
-SAME = 1e-4
+SAME = 1e-4  # rows hold rounded percentages: means this close come from the same number of errors
 # Our classifier with its current defaults and with those of the paper.
 OURS, EARLIER = "mixupe-default", "mixupe-paper"
 # This baseline has the paper's network and training instead of its defaults.

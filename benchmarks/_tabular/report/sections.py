@@ -23,8 +23,7 @@ from benchmarks._tabular.report.results import (
 )
 from benchmarks._tabular.report.statistics import LEVEL, RankTest, compare_all_ranks, compare_pairs
 
-# Methods with a map of alpha and eta.
-MAPPED = ("mixupe", "mixupe-directional")
+MAPPED = ("mixupe", "mixupe-directional")  # methods with a map of alpha and eta
 SOURCE = (
     "The paper's figures are those of its table of tabular datasets: Zou et al., “MixupE: "
     "Understanding and Improving Mixup from Directional Derivative Perspective”, UAI 2023."

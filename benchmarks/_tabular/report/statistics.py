@@ -15,8 +15,7 @@ LEVEL = 0.05
 # Friedman's chi-squared is unreliable below five datasets, and with fewer than six no Wilcoxon
 # test can fall below 0.05.
 MIN_SETS_RANKS, MIN_SETS_PAIRS = 5, 6
-# Up to this many differences, all combinations of signs are counted: at most 65536.
-MAX_EXACT = 16
+MAX_EXACT = 16  # up to this many differences, all combinations of signs are counted: at most 65536
 
 
 @dataclass(frozen=True)

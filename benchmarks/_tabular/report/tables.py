@@ -30,8 +30,7 @@ from benchmarks._tabular.report.results import (
 )
 from benchmarks._tabular.report.statistics import RankTest
 
-# Number of listed reasons of failures.
-MAX_FAILURES = 30
+MAX_FAILURES = 30  # number of listed reasons of failures
 GRIDS = {
     "in part": "only some of the paper's values of alpha and eta are finished.",
     "reduced": "fewer values of alpha and eta than in the paper.",
