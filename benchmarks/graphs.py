@@ -20,8 +20,7 @@ from benchmarks._harness.runner import Item, run
 from benchmarks._harness.single_fits import tables_text
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "graphs"
-# The six datasets of the paper, small ones first, with a width and a batch size of those that
-# Xu et al. search.
+# The paper's datasets, small ones first, with a width and a batch size that Xu et al. search.
 TRAININGS = {
     "MUTAG": Training(),
     "PTC": Training(),

@@ -1,8 +1,7 @@
 """ERM, Mixup and MixupE on images: ``python -m benchmarks.images [--data FILE.npz]``.
 
 Each fit is a row of ``rows.csv``, from which the reports are made; the same command resumes a run.
-Fits run seed by seed, so that partial results can be compared. ``--ablation`` and
-``--deformations`` share the rows and run only the missing fits.
+``--ablation`` and ``--deformations`` share the rows and run only the missing fits.
 """
 
 import argparse
@@ -10,8 +9,9 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks._harness.report_tables import ReportTable
+from benchmarks._tabular.protocol import Config
 from benchmarks._vision_speech.command import configs_of, make_parser, run_and_report
-from benchmarks._vision_speech.fits import Config, config_of
+from benchmarks._vision_speech.fits import config_of
 from benchmarks._vision_speech.report import (
     CELLS,
     Report,
@@ -71,8 +71,7 @@ def report_of(options: argparse.Namespace) -> Report:
     if options.ablation:
         return Report("ablation", "Ablation", ablation, "ablation.md")
     if options.deformations:
-        title = "Deformed test images"
-        return Report("deformations", title, deformations, "deformations.md")
+        return Report("deformations", "Deformed test images", deformations, "deformations.md")
     return Report("images", "Images", all_methods)
 
 

@@ -1,7 +1,6 @@
 """ERM, Mixup and MixupE on speech: ``python -m benchmarks.speech [--data FOLDER]``.
 
-Words in the layout of Google's Speech Commands, split by speaker anew for each seed; without a
-folder, synthetic tones. Rows, report and resuming are those of ``benchmarks.images``.
+No speaker is in both training and test samples. All else is as in ``benchmarks.images``.
 """
 
 import argparse

@@ -1,8 +1,7 @@
 """Speed of training and prediction: ``python -m benchmarks.speed [--quick] [--part NAME]``.
 
 All candidates run in turns with one thread each, and ratios compare times of the same round. A
-time is that of a whole ``fit``, divided by its steps. A full run takes about half an hour on an
-idle machine, a quick one a few minutes; the same command resumes a run.
+full run takes about half an hour on an idle machine; the same command resumes a run.
 """
 
 import argparse

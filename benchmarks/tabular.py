@@ -76,13 +76,10 @@ def run_and_report(options: argparse.Namespace, command: str) -> int:
     """Run all open fits, report on all rows, and return the exit status."""
     folder = folder_of(options)
     path = folder / "rows.csv"
-    status = 0
-    not_run: dict[str, str] = {}
-    messages: list[str] = []
     if options.report_only and not path.exists():
         raise ValueError(f"Got --report-only, but found no {path}: run without it first.")
-    if not options.report_only:
-        status, not_run, messages = run_all(options, path, command)
+    nothing: tuple[int, dict[str, str], list[str]] = (0, {}, [])
+    status, not_run, messages = nothing if options.report_only else run_all(options, path, command)
     rows = of_protocol(read_rows(path, FITS), options) if path.exists() else pd.DataFrame()
     if rows.empty:
         messages.insert(0, "There are no rows to report on.")

@@ -15,7 +15,8 @@ from benchmarks._graphs.data import GraphTable
 from benchmarks._harness.results_file import Schema, as_json, rounded
 from benchmarks._harness.runner import Row
 from benchmarks._harness.single_fits import SingleFits
-from benchmarks._vision_speech.fits import Config, config_of
+from benchmarks._tabular.protocol import Config
+from benchmarks._vision_speech.fits import config_of
 from mixupe_sklearn._graphs.read import read_graphs
 from mixupe_sklearn.adapters.graph import AT_ONCE, MixupEGraphClassifier
 

@@ -1,8 +1,4 @@
-"""The report on graphs: both protocols beside the paper's figures, and how the rows were made.
-
-The paper's deviations, 0.01 to 0.09, are apparently those of accuracies between 0 and 1 and are
-left out. It selects epoch, alpha and eta by the best test accuracy.
-"""
+"""The report on graphs: both protocols beside the paper's figures, and how the rows were made."""
 
 import json
 import pathlib
@@ -168,8 +164,7 @@ def make_report(folder: pathlib.Path) -> str:
 
 def page_tables(folder: pathlib.Path) -> str:
     """The tables of the docs page: all but that of the selected values, which is long."""
-    tables = [table for table in tables_of(folder)[0] if table.name != "choices"]
-    return tables_text(tables)
+    return tables_text([table for table in tables_of(folder)[0] if table.name != "choices"])
 
 
 def write_page(folder: pathlib.Path) -> None:

@@ -23,14 +23,12 @@ def add_run_options(
     group: argparse._ActionsContainer, *, output: str, docs: str | None = None
 ) -> None:
     """Add the options of every command that runs fits and reports on their rows."""
-    group.add_argument(
-        "--jobs", type=positive_int, default=2, help="processes, one thread each (2)"
-    )
+    words = "processes, one thread each (2)"
+    group.add_argument("--jobs", type=positive_int, default=2, help=words)
     group.add_argument("--output", type=pathlib.Path, metavar="DIR", help=output)
     group.add_argument("--retry-failed", action="store_true", help="run failed fits again")
-    group.add_argument(
-        "--report-only", action="store_true", help="run nothing, report on existing rows"
-    )
+    words = "run nothing, report on existing rows"
+    group.add_argument("--report-only", action="store_true", help=words)
     if docs is not None:
         group.add_argument("--docs", action="store_true", help=f"write the tables into {docs}")
     group.add_argument("--quiet", action="store_true", help="no progress bar")

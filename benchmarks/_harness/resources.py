@@ -1,7 +1,4 @@
-"""What the running process uses: memory, threads and open files, as Linux counts them.
-
-Memory without the pages of mapped files (RssAnon) has no recorded peak, so a thread samples it.
-"""
+"""What the running process uses: memory, threads and open files, as Linux counts them."""
 
 import contextlib
 import gc
@@ -43,7 +40,7 @@ def reset_peak() -> None:
 
 @contextlib.contextmanager
 def private_memory_samples() -> Iterator[list[int]]:
-    """Sample the memory without pages of files while a block runs."""
+    """Sample the memory without pages of files, which has no recorded peak, while a block runs."""
     samples, is_over = [memory_of_process()["private"]], threading.Event()
 
     def sample() -> None:

@@ -63,7 +63,6 @@ class Schema(NamedTuple):
 
 
 def _normalized(value: Any, is_text: bool) -> str:
-    """Return the text of one value of a key."""
     text = "" if value is None else printable(str(value))
     if not is_text:
         with suppress(ValueError):
@@ -144,7 +143,6 @@ class ResultsFile:
         self._lock.release()
 
     def _remove_incomplete_line(self) -> None:
-        """Remove what a killed process wrote last."""
         if not self.path.exists():
             return
         _, end = complete_lines(self.path, self.schema.columns)
@@ -190,10 +188,7 @@ class ResultsFile:
 
 
 class JsonResults:
-    """A JSON file with a run and its named parts, which an equal run does not measure again.
-
-    The parts ``again`` are measured with the current source, which the file records.
-    """
+    """A JSON file with a run and its parts, which an equal run measures only ``again`` if named."""
 
     def __init__(
         self, path: pathlib.Path, run: Results, is_fresh: bool = False, again: Sequence[str] = ()

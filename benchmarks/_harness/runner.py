@@ -19,7 +19,7 @@ from tqdm.auto import tqdm
 
 from benchmarks._harness.environment import commit, versions_of
 from benchmarks._harness.report_tables import printable
-from benchmarks._harness.results_file import Key, Schema
+from benchmarks._harness.results_file import Key
 
 Row = dict[str, Any]
 Job = Any  # a dataclass with a ``table``, which has a fingerprint, and a ``cost``
@@ -55,17 +55,6 @@ class Plan(Protocol):
 
     def run_job(self, job: Job) -> list[Row]:
         """Do a job and return its rows."""
-
-
-def open_fits(fits: Iterable[Any], done: set[Key], schema: Schema) -> list[Any]:
-    """Return the fits whose ``identity`` is not in ``done``, and add them to ``done``."""
-    found = []
-    for fit in fits:
-        key = schema.key_of(fit.identity)
-        if key not in done:
-            found.append(fit)
-            done.add(key)
-    return found
 
 
 def run(
@@ -171,9 +160,7 @@ def _run(run_job: RunJob, job: Job, cost: int, owner: int) -> tuple[int, list[Ro
     return cost, run_job(job)
 
 
-@lru_cache(maxsize=1)
-def _load_table(path: pathlib.Path) -> Any:
-    return joblib.load(path)
+_load_table = lru_cache(maxsize=1)(joblib.load)
 
 
 @lru_cache

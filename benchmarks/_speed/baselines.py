@@ -1,8 +1,4 @@
-"""The candidates: each is a function that trains for some epochs.
-
-The floor is the matrix products of a step alone: for each layer one forward, one for the weights
-and, but for the first layer, one for the input.
-"""
+"""The candidates, functions that train for some epochs; floors are the matrix products alone."""
 
 import logging
 import warnings
@@ -25,7 +21,6 @@ from benchmarks._speed.sizes import LR, Size, make_table
 from mixupe_sklearn import MixupEClassifier, preset
 from mixupe_sklearn.modules import MLP
 
-# In the order of the table and of the plot.
 LABELS = {
     "erm": "MixupEClassifier, method=erm",
     "mixup": "MixupEClassifier, method=mixup",
@@ -45,7 +40,6 @@ LABELS = {
     "floor-shared": "floor: 2 x batch, first layer 1 x",
     "floor-twice": "floor: matrix products, 2 x batch",
 }
-# The least arithmetic of each of our methods.
 FLOOR_OF = {"erm": "floor", "mixup": "floor", "quarter": "floor-quarter", "mixupe": "floor-twice"}
 OURS: dict[str, dict[str, Any]] = {
     "erm": {"method": "erm"},

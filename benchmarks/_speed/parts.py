@@ -110,7 +110,6 @@ def report_members(results: Results) -> str:
 
 
 IMAGES, SYNTHETIC = "digits as images", "16,000 x 16"
-# Data, epochs and rounds.
 MONITOR_SIZES = (("iris", 500, 15), ("digits", 50, 15), (SYNTHETIC, 8, 11), (IMAGES, 2, 7))
 
 
@@ -169,7 +168,6 @@ def report_monitor(results: Results) -> str:
 
 
 N_CALLS = 100
-# Data, members and rounds.
 LATENCY_SIZES = tuple((data, count, 41) for count in (1, 8) for data in ("iris", "digits"))
 # One member: the default settings but for those that need several members.
 ONE = {"n_members": 1, "alpha": 0.2, "eta": 1.0, "early_stopping": False}
@@ -256,6 +254,10 @@ def report_latency(results: Results) -> str:
     return f"{caption}\n\n{plain_markdown(header, rows)}"
 
 
+of_monitor = partial(measurements_of, time_monitor, MONITOR_SIZES)
+of_latency = partial(measurements_of, time_latency, LATENCY_SIZES)
+
+
 class Part(NamedTuple):
     """A comparison: its file of results, its page and block in the docs, and its functions."""
 
@@ -276,13 +278,7 @@ PARTS = {
         "members.json", "benchmarks/defaults.md", "members", member_measurements, report_members
     ),
     "monitor": Part(
-        *("monitor.json", "user_guide/diagnostics.md", "monitor"),
-        partial(measurements_of, time_monitor, MONITOR_SIZES),
-        report_monitor,
+        "monitor.json", "user_guide/diagnostics.md", "monitor", of_monitor, report_monitor
     ),
-    "latency": Part(
-        *("one_row.json", "user_guide/serving.md", "one-row"),
-        partial(measurements_of, time_latency, LATENCY_SIZES),
-        report_latency,
-    ),
+    "latency": Part("one_row.json", "user_guide/serving.md", "one-row", of_latency, report_latency),
 }

@@ -42,7 +42,9 @@ class TypedFrame(TransformerMixin, BaseEstimator):
         """Learn the type and the levels of each column."""
         self.amounts_ = {kind: select_columns(X, kind) for kind in ("numbers", "times")}
         self.categories_ = select_columns(X, "categories")
-        self.levels_ = [self._levels(column) for column in self._texts(X)]
+        # Counts have the most frequent level first, and no missing values.
+        counts = [pd.Series(column).value_counts() for column in self._texts(X)]
+        self.levels_ = [one.index[: self.max_levels].sort_values() for one in counts]
         amounts = self._floats(X)
         self.means_ = np.array([column[~np.isnan(column)].mean() for column in amounts.T])
         return self
@@ -58,11 +60,6 @@ class TypedFrame(TransformerMixin, BaseEstimator):
             columns.append(self._category(text, levels))
         frame = {f"x{position}": column for position, column in enumerate(columns)}
         return pd.DataFrame(frame, index=range(len(X)))
-
-    def _levels(self, text: np.ndarray) -> pd.Index:
-        """Return the levels of a column that are kept."""
-        counts = pd.Series(text).value_counts()  # the most frequent first, without missing values
-        return counts.index[: self.max_levels].sort_values()
 
     def _category(self, text: np.ndarray, levels: pd.Index) -> Any:
         codes, n_levels = levels.get_indexer(text), len(levels)  # a missing value is -1

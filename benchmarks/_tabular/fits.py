@@ -30,8 +30,7 @@ from mixupe_sklearn import MixupEClassifier, make_preprocessor
 from mixupe_sklearn._estimators.fit_many import fit_many, why_not_many
 from mixupe_sklearn.datasets import Table
 
-# Sparse inputs with at most this many entries become dense: 128 MiB in 32 bits.
-DENSE_ENTRIES = 2**25
+DENSE_ENTRIES = 2**25  # sparse inputs with at most so many entries become dense: 128 MiB
 
 
 @dataclass(eq=False)

@@ -15,10 +15,8 @@ Params = dict[str, Any]
 
 # Parameters that the benchmark sets in every classifier, and those that change no result.
 OF_THE_RUN = ("random_state", "device", "n_threads", "verbose")
-# The paper's preset leaves these out, as it does not stop early. They are fixed here, so that a
-# later change of the defaults appears in the rows of a candidate that stops early.
+# Fixed, as the paper's preset leaves them out: a later change of the defaults appears in rows.
 STOPPING: Params = {"validation_fraction": 0.1, "n_iter_no_change": 10, "tol": 1e-4}
-# The paper's inputs: zero mean and unit variance, categories one-hot.
 PAPER_INPUTS: Params = {"scaling": "standard"}
 OWN = ("mixupe-default", "mixupe-paper")
 
@@ -33,8 +31,9 @@ class Settings(NamedTuple):
         """Return the settings with all current defaults: what a fit uses."""
         classifier = MixupEClassifier(**self.classifier).get_params(deep=False)
         if classifier["module"] in MODULES:
-            given = classifier["module_params"] or {}
-            classifier["module_params"] = _module_defaults(classifier["module"]) | given
+            params = inspect.signature(MODULES[classifier["module"]]).parameters.values()
+            defaults = {one.name: one.default for one in params if one.default is not one.empty}
+            classifier["module_params"] = defaults | (classifier["module_params"] or {})
         inputs = inspect.signature(TablePreprocessor).parameters.values()
         return Settings(
             {name: classifier[name] for name in sorted(classifier) if name not in OF_THE_RUN},
@@ -59,11 +58,6 @@ class Settings(NamedTuple):
             device="cpu",
             n_threads=1,
         )
-
-
-def _module_defaults(name: str) -> Params:
-    params = inspect.signature(MODULES[name]).parameters.values()
-    return {one.name: one.default for one in params if one.default is not one.empty}
 
 
 def paper_settings() -> Settings:

@@ -39,10 +39,7 @@ def measure(y_true: Any, proba: Any, classes_of_model: Any, all_classes: Any) ->
 
 
 def expected_calibration_error(y: Any, proba: Any, n_bins: int = 15) -> float:
-    """Return the distance of confidence from accuracy, over bins of confidence of equal width.
-
-    It is the sum over bins of their share of the samples times ``|accuracy - confidence|``.
-    """
+    """Return the mean distance of confidence from accuracy, over bins of equal width."""
     proba = np.asarray(proba, dtype=np.float64)
     confidence = proba.max(axis=1)
     excess = (proba.argmax(axis=1) == np.asarray(y)) - confidence
@@ -52,7 +49,6 @@ def expected_calibration_error(y: Any, proba: Any, n_bins: int = 15) -> float:
 
 
 def _positions(values: Any, all_classes: Any, name: str) -> np.ndarray:
-    """Return the position of each value in all_classes."""
     values = np.asarray(values, dtype=object)
     positions = pd.Index(np.asarray(all_classes, dtype=object)).get_indexer(values)
     if (positions < 0).any():

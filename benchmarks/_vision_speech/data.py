@@ -35,11 +35,7 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images, waveforms or files, their classes, and what decides on the split.
-
-    The first ``n_train`` samples are for training, for every seed. With ``speakers``, each seed
-    has its own split, with no speaker on both sides.
-    """
+    """Samples, classes, and the split: the first ``n_train``, or for each seed by ``speakers``."""
 
     name: str
     kind: str
@@ -114,7 +110,6 @@ def _joined(name: str, X_train: Any, y_train: np.ndarray, X_test: Any, y_test: A
     return Dataset(name, "image", X, y, n_train=len(y_train))
 
 
-# Loaders of folders, by the name of a layout.
 LAYOUTS = {
     "cifar10": lambda folder: load_cifar(folder, "cifar10"),
     "cifar100": lambda folder: load_cifar(folder, "cifar100"),

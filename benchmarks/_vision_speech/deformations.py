@@ -23,8 +23,7 @@ class Deformation(NamedTuple):
     high: float
 
 
-# By column of the rows, named as in the recipes. A zoom of 60 % shows the inner 60 % of an image's
-# width and height.
+# A zoom of 60 % shows the inner 60 % of an image's width and height.
 DEFORMATIONS = {
     "rotation_20": Deformation("rotation U(-20, 20)", rotation, -20, 20),
     "rotation_40": Deformation("rotation U(-40, 40)", rotation, -40, 40),

@@ -1,8 +1,4 @@
-"""Tables of the benchmarks of images and speech, made from rows alone, beside the paper's figures.
-
-Most of these are in the package's recipes. Here are those of "Ablation Experiments" and of
-"Sensitivity to hyperparameter eta", which belong to no single training.
-"""
+"""Tables of the benchmarks of images and speech, from rows alone, beside the paper's figures."""
 
 import json
 import pathlib
@@ -34,10 +30,11 @@ from benchmarks._harness.single_fits import (
     tables_text,
     write_report,
 )
+from benchmarks._tabular.protocol import NUMBERS, Config
 from benchmarks._vision_speech import timing
 from benchmarks._vision_speech.deformations import COLUMNS as DEFORMED
 from benchmarks._vision_speech.deformations import DEFORMATIONS
-from benchmarks._vision_speech.fits import NUMBERS, SCHEMA, Config
+from benchmarks._vision_speech.fits import SCHEMA
 from mixupe_sklearn.recipes import RECIPES
 
 PAGES = pathlib.Path(__file__).parents[2] / "docs" / "benchmarks"

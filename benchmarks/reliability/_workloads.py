@@ -1,7 +1,6 @@
 """Work that is interrupted by faults: units that finish one by one and are kept in files.
 
-Each workload continues where its files end. Its first function runs it and reports each finished
-unit; the second reads the finished units from the files alone.
+A workload has a function that continues it where its files end, and one that reads these files.
 """
 
 import csv
@@ -127,7 +126,6 @@ class _ReportingFile(ResultsFile):
     report: Report
 
     def add(self, rows: Any) -> None:
-        """Append rows, then report them."""
         rows = list(rows)
         super().add(rows)
         for row in rows:

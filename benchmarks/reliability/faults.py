@@ -125,9 +125,6 @@ class Trial:
         return found
 
 
-# Each fault is a function that injects it once, and returns whether work is left.
-
-
 def kill(trial: Trial) -> bool:
     """SIGKILL at a random moment."""
     child, is_running = trial.start_until_a_moment()
@@ -211,8 +208,8 @@ def run_together(trial: Trial, n_processes: int = 1, environment: str = "") -> b
 
 
 EVERY, TRAINING = tuple(WORKLOADS), ("fit with checkpoints", "search", "benchmark")
-# By fault: its function, the workloads, and a divisor of the number of tries. A fault that does
-# not depend on the moment is tried less often.
+# By fault: the function that injects it once and returns whether work is left, the workloads,
+# and a divisor of the number of tries.
 FAULTS: dict[str, tuple[Callable[[Trial], bool], Sequence[str], int]] = {
     "kill -9": (kill, EVERY, 1),
     "full disk": (fill_the_disk, EVERY, 1),

@@ -1,7 +1,6 @@
 """Large inputs and many calls: ``python -m benchmarks.reliability.load [--cases fits threads]``.
 
-Each case runs in its own process, so that memory, threads and open files are its own, and is a
-row of a CSV file, from which the table is made.
+Each case runs in its own process, so that memory, threads and open files are its own.
 """
 
 import argparse
@@ -48,8 +47,7 @@ ROWS = ROOT / "benchmarks" / "results" / "load" / "rows.csv"
 PAGE = ROOT / "docs" / "benchmarks" / "load.md"
 PART = 1_000  # rows that are predicted in one call where a result for all would be large
 BLOCK = 10_000
-# MiB that memory may grow by after the first fits: small pieces that malloc keeps.
-MOST_GROWTH = 4.0
+MOST_GROWTH = 4.0  # MiB that memory may grow by after the first fits: pieces that malloc keeps
 N_THREADS = 16
 
 
@@ -308,7 +306,6 @@ FEW = {"max_epochs": 2, "min_steps": 0}
 NARROW = {"module_params": {"d_hidden": (32,)}}
 LARGE_FILE = {"max_epochs": 1, "batch_size": 10_000, "module_params": {"d_hidden": (32, 32)}}
 FAST = {"max_epochs": 3, "lr": 0.003, "early_stopping": True}
-# By name: the case in full, and in small sizes.
 CASES: dict[str, tuple[partial[Finding], partial[Finding]]] = {
     "classes": (
         partial(many_classes, 10_000, 30_001, **ONE | FAST),

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks._harness import report_tables
 from benchmarks._harness.cli import add_run_options, positive_int, run_command
 from benchmarks._harness.docs_tables import write_block
 from benchmarks._harness.labels import renamed_labels
@@ -37,8 +38,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "tables"
 GRID_ROWS = ROOT / "benchmarks" / "results" / "tabular" / "rows.csv"
 PAGE = ROOT / "docs" / "benchmarks" / "defaults.md"
-# The paper's datasets with more than 50,000 rows: hours for each candidate.
-LARGE = ("mnist_784", "volkert")
+LARGE = ("mnist_784", "volkert")  # more than 50,000 rows: hours for each candidate
 NONE = "There are no rows yet."
 
 # Parts that many candidates share. Earlier exploration (see the page) had found that rates above
@@ -88,7 +88,6 @@ INGREDIENTS: dict[str, tuple[str, ...]] = {
     "own optimizer": ("optimizer", "optimizer_params", "lr", "weight_decay", "batch_size"),
     "own network": ("module", "module_params"),
 }
-# Ingredients that are the method itself.
 METHODS = {"mixing": "erm+penalty", "penalty": "mixup", "mixing and penalty": "erm"}
 
 
@@ -240,11 +239,6 @@ def means_of(rows: pd.DataFrame, columns: Sequence[str], n_splits: int) -> pd.Da
     return complete[keeps.to_numpy()]
 
 
-def average_ranks(means: pd.DataFrame, column: str) -> pd.Series:
-    """Average rank of each candidate over the datasets; differences below rounding are ties."""
-    return (means[column].unstack() / SAME).round().rank(axis=1).mean()
-
-
 def times_of(rows: pd.DataFrame, means: pd.DataFrame) -> pd.DataFrame:
     """Median seconds of a fit over the splits, by dataset and candidate."""
     times = rows.groupby(["dataset", "candidate"])["fit_seconds"].median()
@@ -262,7 +256,10 @@ def choose_table(
         return None
     over_sets = means.groupby("candidate").mean()
     times = times_of(used, means).median()
-    ranks = {name: average_ranks(means, f"valid_{name}") for name in ("error", "log_loss")}
+    ranks = {  # differences below rounding are ties
+        name: (means[f"valid_{name}"].unstack() / SAME).round().rank(axis=1).mean()
+        for name in ("error", "log_loss")
+    }
     order, body = ranks["error"].sort_values(kind="stable").index, []
     for name in order:
         places = [
@@ -367,27 +364,23 @@ def describe_grid(rows: pd.DataFrame) -> str:
         )
     ranks, best = wrong.rank().mean(axis=1), best_pair(wrong)
     grid = ranks.unstack()
-    lines = [
-        "| alpha | " + " | ".join(f"eta = {eta:g}" for eta in grid.columns) + " |",
-        "|" + "---|" * (len(grid.columns) + 1),
-    ]
+    header, lines = ["alpha", *(f"eta = {eta:g}" for eta in grid.columns)], []
     for alpha, values in grid.iterrows():
         shown = [f"**{v:.2f}**" if v == ranks.min() else f"{v:.2f}" for v in values]
-        lines.append(f"| {alpha:g} | " + " | ".join(shown) + " |")
+        lines.append([f"{alpha:g}", *shown])
     others = {name: best_pair(wrong.drop(columns=name)) for name in wrong}
     changed = [f"{name} (then {_pair(pair)})" for name, pair in others.items() if pair != best]
     left_out = ", ".join(sorted(set(rows["dataset"]) - set(wrong)))
     left_out = f" Left out, as the grid is incomplete: {left_out}." if left_out else ""
     next_best = ranks.sort_values(kind="stable").iloc[1:4].items()
     runners_up = ", ".join(f"{_pair(pair)} ({rank:.2f})" for pair, rank in next_best)
-    lines += [
-        "",
+    sentences = [
         f"Average rank of {len(ranks)} pairs by validation error over {wrong.shape[1]} datasets; "
         f"the middle is {(len(ranks) + 1) / 2:g}.{left_out}",
         f"Lowest: {_pair(best)} ({ranks.min():.2f}). Next: {runners_up}.",
         f"Without one of the datasets it would be another pair: {', '.join(changed) or 'never'}.",
     ]
-    return "\n".join(lines)
+    return "\n".join([report_tables.plain_markdown(header, lines, len(header)), "", *sentences])
 
 
 def _pair(pair: Any) -> str:

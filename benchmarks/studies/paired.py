@@ -1,8 +1,7 @@
 """Paired comparisons with a reference: ``python -m benchmarks.studies.paired NAME``.
 
-``penalty_fraction`` and ``second_order`` compare settings of the penalty, ``scaling`` those of
-``make_preprocessor``. Candidates are compared with the reference split by split. The difference of
-the reference to itself, with another seed, is the noise. The same command resumes a run.
+Candidates are compared with the reference split by split. The difference of the reference to
+itself, with another seed, is the noise. The same command resumes a run.
 """
 
 import argparse
@@ -196,7 +195,8 @@ class Study(SingleFits):
             f"and its mean over all:"
         )
         others = [name for name in self.candidates if name != self.reference]
-        table, summary = [], []
+        table: list[list[str]] = []
+        summary: list[list[str]] = []
         for (setting, dataset), part in errors.groupby(["setting", "dataset"], sort=False):
             by_name = part.set_index("candidate").to_dict("index")
             full = by_name[self.reference]
@@ -247,8 +247,7 @@ def _difference(one: Mapping[Hashable, Any]) -> str:
     return shown if one["is_within"] else f"**{shown}**"
 
 
-# Nothing is changed, or the weight of the penalty: E[1-lam] is 1/3 in the second, seven times
-# that of the preset.
+# In the second, E[1-lam], the weight of the penalty, is 1/3: seven times that of the preset.
 SETTINGS: dict[str, dict[str, Any]] = {"default": {}, "strong": {"alpha": 1.0, "eta": 1.0}}
 _TRAINING = ("alpha", "eta", "lr", "max_epochs", "batch_size")
 PENALTY_FRACTION = Study(
@@ -281,11 +280,7 @@ SECOND_ORDER = Study(
 
 @dataclass(frozen=True)
 class ScalingStudy:
-    """Each scaling of numbers, on datasets as they are and with outliers.
-
-    In a spoiled dataset one entry in a hundred is multiplied by 10,000. Each repeat of the five
-    folds has its own folds, outliers and seed, which all scalings share.
-    """
+    """Each scaling of numbers, on datasets as they are and with outliers, on the same folds."""
 
     data: Sequence[str] = ("iris", "wine", "breast-cancer", "digits")
     scalings: Sequence[str] = ("standard", "robust", "quantile", "splines")

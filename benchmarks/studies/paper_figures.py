@@ -1,7 +1,6 @@
 """The paper's first and second figure on images: ``python -m benchmarks.studies.paper_figures``.
 
-Figure 1: training and test loss of ERM, Mixup and MixupE. Figure 2: the least coefficient alpha
-over samples and outputs while Mixup trains. The same command runs missing trainings.
+Figure 1 has losses of ERM, Mixup and MixupE, figure 2 the least coefficient alpha of Mixup.
 """
 
 import argparse
@@ -160,7 +159,6 @@ def train(options: argparse.Namespace) -> None:
     settings |= {"max_epochs": options.epochs, "batch_size": 50}
     networks = [network_of(text) for text in options.networks]
     data = f"{images.name}, {n_rows} images"
-    # Each method with the first network, Mixup with the others.
     trainings = [Training(data, networks[0], method, settings) for method in METHODS]
     trainings += [Training(data, network, "Mixup", settings) for network in networks[1:]]
     run(options.output, trainings, split)

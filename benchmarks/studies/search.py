@@ -1,9 +1,7 @@
 """Studies of the search: ``python -m benchmarks.studies.search [speed | pruning]``.
 
-``speed`` runs the paper's grid (275 fits) with MixupESearchCV, which trains networks as one, and
-with GridSearchCV over our classifier and over the paper's listing. Each round runs one part of the
-values of alpha. ``pruning`` runs one search with each pruner and scores the refitted best on rows
-that the search has not seen. The seed noise is the deviation of that score without pruning.
+``speed`` runs the paper's grid with MixupESearchCV, which trains networks as one, and with
+GridSearchCV. ``pruning`` scores the best of each pruner on rows that the search has not seen.
 """
 
 import argparse
@@ -33,8 +31,7 @@ from mixupe_sklearn import MixupEClassifier, MixupESearchCV, preset
 from mixupe_sklearn.search import PAPER_GRID
 
 LIBRARIES = ("mixupe-sklearn", "torch", "scikit-learn", "skorch", "optuna", "joblib")
-# The most that the batched search may take of a candidate's time.
-MUST = {"listing": 0.25, "own": 0.8}
+MUST = {"listing": 0.25, "own": 0.8}  # the most of its time that the batched search may take
 # Scores are means of five accuracies; smaller differences are those of another order of summation.
 TIE = 1e-9
 PRUNERS = ("none", "auto", "hyperband")  # the first is the reference of the others

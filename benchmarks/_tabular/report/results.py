@@ -11,18 +11,13 @@ from benchmarks._tabular.report import paper
 
 METRICS = ["valid_error", "test_error", "valid_log_loss", "test_log_loss"]
 METRICS += ["test_balanced_accuracy", "test_ece", "fit_seconds", "predict_seconds"]
-# Columns that describe a dataset, the same in all its rows.
 ABOUT = ["dataset", "source", "splits", "data", "task_id", "data_id"]
 ABOUT += ["n_rows", "n_features", "n_classes", "in_paper"]
-# Columns that identify a configuration, and columns that break ties.
 CONFIG = ["set", "method", "alpha", "eta", "params"]
 TIES = ["valid_log_loss", "alpha", "eta"]
 SAME = 1e-4  # rows hold rounded percentages: means this close come from the same number of errors
-# Our classifier with its current defaults and with those of the paper.
 OURS, EARLIER = "mixupe-default", "mixupe-paper"
-# This baseline has the paper's network and training instead of its defaults.
-_NOT_DEFAULT = "mlp-sklearn"
-# The methods in the order of tables and figures; others follow by name.
+_NOT_DEFAULT = "mlp-sklearn"  # it has the paper's network and training instead of its defaults
 LABELS = {
     "erm": "ERM",
     "mixup": "Mixup",
@@ -120,11 +115,7 @@ def summarise(used: pd.DataFrame) -> pd.DataFrame:
 
 
 def choose(rows: pd.DataFrame) -> pd.DataFrame:
-    """Select the configuration with the lowest mean validation error per dataset and method.
-
-    Ties go to the lower validation log loss, then to the smaller alpha, then to the smaller eta.
-    Only configurations with all splits count.
-    """
+    """Select the configuration with the lowest mean validation error per dataset and method."""
     return choose_from(comparable(clean(rows)))
 
 

@@ -139,7 +139,6 @@ def main_table(found: Findings) -> ReportTable:
 
 
 def _errors(found: Findings) -> Section:
-    """Return the section of test errors."""
     sentences = [
         "For each dataset and method, alpha and eta are those with the lowest mean validation "
         "error. The table shows the test error of that configuration. Test errors select nothing."
@@ -173,7 +172,6 @@ def _strict(found: Findings) -> Section | None:
 
 
 def _ranks(found: Findings) -> Section:
-    """Return the section of average ranks and critical differences."""
     sentences: list[str] = []
     parts: list[ReportTable | None] = []
     plots = []
@@ -194,7 +192,6 @@ def _ranks(found: Findings) -> Section:
 
 
 def _pairs(found: Findings) -> Section:
-    """Return the section of paired tests."""
     pairs = compare_pairs(found.errors)
     if isinstance(pairs, str):
         return Section("pairs", "Paired tests", [pairs])
@@ -205,7 +202,6 @@ def _pairs(found: Findings) -> Section:
 
 
 def _choice(found: Findings) -> Section | None:
-    """Return the section of chosen pairs and of maps of alpha and eta."""
     table = tables.chosen_table(found.chosen)
     if table is None:
         return None
@@ -226,7 +222,6 @@ def _choice(found: Findings) -> Section | None:
 
 
 def _making(found: Findings) -> Section:
-    """Return the section on how the rows were made."""
     fits = found.fits
     runs = sorted(fits["run"])
     # The parameters of our own two methods are long, so they are named.

@@ -42,7 +42,6 @@ def compare_ranks(errors: pd.DataFrame) -> RankTest | str:
     """Rank the methods on each dataset, and test whether their average ranks differ."""
     whole = errors
     while whole.shape[1] > 3 and len(whole.dropna()) < MIN_SETS_RANKS:
-        # The method with the fewest datasets is left out.
         whole = whole.drop(columns=whole.columns[::-1][whole.notna().sum()[::-1].argmin()])
     whole = whole.dropna()
     n_sets, n_methods = whole.shape
@@ -90,7 +89,6 @@ def _pairs(methods: list[str]) -> list[tuple[str, str]]:
 
 
 def _compare(errors: pd.DataFrame, method: str, other: str) -> dict:
-    """Return the row of one pair."""
     both = errors[[method, other]].dropna()
     # Integer hundredths: equal differences compare equal despite rounding.
     differences = ((both[method] - both[other]) * 100).round().to_numpy()
