@@ -1,10 +1,7 @@
 """ERM, Mixup and MixupE on graphs: ``python -m benchmarks.graphs [--data FOLDER]``.
 
-The setting of Xu et al. (2019): GIN, Adam at 0.01 halved every 50 epochs, 350 epochs, ten folds,
-the epoch with the best mean test accuracy over the folds. Selection on test graphs is optimistic.
-An honest protocol stands next to it, in which a tenth of the training graphs selects epoch, alpha
-and eta, fold by fold. Without a folder the graphs are synthetic. Each fit is a row on the disk as
-soon as it is done, and the same command resumes a run.
+The setting of Xu et al. (2019) selects the epoch on test folds, which is optimistic. Beside it, an
+honest protocol selects on a tenth of the training graphs. The same command resumes a run.
 """
 
 import argparse
@@ -23,8 +20,7 @@ from benchmarks._harness.runner import Item, run
 from benchmarks._harness.single_fits import tables_text
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "graphs"
-# The six datasets of the paper, small ones first, with a width and a batch size of those that
-# Xu et al. search.
+# The paper's datasets, small ones first, with a width and a batch size that Xu et al. search.
 TRAININGS = {
     "MUTAG": Training(),
     "PTC": Training(),
@@ -102,17 +98,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     default = RESULTS if is_kept else pathlib.Path("build") / "graphs"
     folder = default if options.output is None else options.output
 
-    def work() -> int:
+    def work() -> None:
         if not options.report_only:
             run_open(options, folder)
         if options.timing is not None:
             path = folder / timing.FILE
             print(f"{tables_text(timing.tables_of(path))}\n\nTimes:  {path}")
-            return 0
+            return
         print(make_report(folder))
         if options.docs:
             write_page(folder)
-        return 0
 
     return run_command(work)
 

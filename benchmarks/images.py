@@ -1,14 +1,7 @@
 """ERM, Mixup and MixupE on images: ``python -m benchmarks.images [--data FILE.npz]``.
 
-Small networks on a subset of a dataset, three seeds: errors with deviations, and with ``--timing``
-the time of an epoch of MixupE over one of Mixup. Each fit is a row of ``rows.csv`` in the output
-folder, with its accuracy on deformed test images, and reports are made from these rows alone. The
-same command resumes an interrupted run. Fits are run seed by seed, so that partial results can be
-compared.
-
-``--ablation`` compares the four cells of the paper's ablation (ERM, Mixup, ERM with the penalty,
-MixupE), and MixupE by its eta. ``--deformations`` compares Mixup, Manifold Mixup and MixupE on
-rotated, sheared and zoomed test images. Both share the rows and run only the missing fits.
+Each fit is a row of ``rows.csv``, from which the reports are made; the same command resumes a run.
+``--ablation`` and ``--deformations`` share the rows and run only the missing fits.
 """
 
 import argparse
@@ -16,8 +9,9 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks._harness.report_tables import ReportTable
+from benchmarks._tabular.protocol import Config
 from benchmarks._vision_speech.command import configs_of, make_parser, run_and_report
-from benchmarks._vision_speech.fits import Config, config_of
+from benchmarks._vision_speech.fits import config_of
 from benchmarks._vision_speech.report import (
     CELLS,
     Report,
@@ -77,8 +71,7 @@ def report_of(options: argparse.Namespace) -> Report:
     if options.ablation:
         return Report("ablation", "Ablation", ablation, "ablation.md")
     if options.deformations:
-        title = "Deformed test images"
-        return Report("deformations", title, deformations, "deformations.md")
+        return Report("deformations", "Deformed test images", deformations, "deformations.md")
     return Report("images", "Images", all_methods)
 
 

@@ -1,8 +1,6 @@
 """ERM, Mixup and MixupE on speech: ``python -m benchmarks.speech [--data FOLDER]``.
 
-Spoken words in the layout of Google's Speech Commands. Each seed has its own split, in which no
-speaker is on both sides. Without a folder the data are synthetic tones. Spectrograms are computed
-once and cached. Rows, report and resuming are those of ``benchmarks.images``.
+No speaker is in both training and test samples. All else is as in ``benchmarks.images``.
 """
 
 import argparse

@@ -1,15 +1,7 @@
 """Speed of training and prediction: ``python -m benchmarks.speed [--quick] [--part NAME]``.
 
-At the reference size (16,000 x 16, 26 classes, two hidden layers of 128, batch 100) all candidates
-run in turns with one thread each, and ratios compare times of the same round: our ERM, Mixup and
-MixupE, scikit-learn's network of the same shape, a plain skorch net, the paper's listing in skorch
-and in a bare torch loop, RealMLP where it is installed, and the floor, the matrix products of a
-step alone. A time is that of a whole ``fit``, divided by its steps.
-
-Then follow a busy core, memory, imports, prediction, threads, and the other sizes. ``--part``
-measures something else: members against single fits, the cost of a monitor, or the latency of one
-row. Each measurement is written as soon as it is finished, and the same command resumes a run. A
-full run takes about half an hour on an idle machine, a quick one a few minutes.
+All candidates run in turns with one thread each, and ratios compare times of the same round. A
+full run takes about half an hour on an idle machine; the same command resumes a run.
 """
 
 import argparse
@@ -46,18 +38,14 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def file_of(options: argparse.Namespace) -> pathlib.Path:
-    """The file of results."""
-    default = pathlib.Path("build") / f"speed{'-quick' if options.quick else ''}.json"
-    return options.json or (PARTS[options.part].results if options.part else default)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and write the docs if asked to."""
     options = parser().parse_args(arguments)
-    path, part = file_of(options), PARTS[options.part] if options.part else None
+    part = PARTS[options.part] if options.part else None
+    default = pathlib.Path("build") / f"speed{'-quick' if options.quick else ''}.json"
+    path = options.json or (part.results if part else default)
 
-    def work() -> int:
+    def work() -> None:
         if not options.report_only:
             scale = QUICK if options.quick else FULL
             run = describe_run(scale.name, LIBRARIES)
@@ -78,7 +66,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             write_docs(results)
         elif options.docs and part is not None:
             write_block(ROOT / "docs" / part.page, part.block, part.report(results))
-        return 0
 
     return run_command(work)
 

@@ -1,10 +1,8 @@
 """Reproduce the paper's table of tabular datasets: ``python -m benchmarks.tabular``.
 
-The command runs ERM, Mixup and MixupE by the paper's protocol on datasets that come with
-scikit-learn (default), on OpenML tasks (``--source openml``: the paper's fifteen unless others are
-named) or on your own dataset (``--csv FILE --target COLUMN``). Each fit is a row of ``rows.csv`` in
-the output folder, and the report is generated from these rows alone. If a run ends early, the same
-command resumes it.
+The datasets are those of scikit-learn (default), OpenML tasks (``--source openml``: the paper's
+fifteen) or your own (``--csv FILE --target COLUMN``). Each fit is a row of ``rows.csv``, from which
+the report is made. If a run ends early, the same command resumes it.
 """
 
 import argparse
@@ -78,13 +76,10 @@ def run_and_report(options: argparse.Namespace, command: str) -> int:
     """Run all open fits, report on all rows, and return the exit status."""
     folder = folder_of(options)
     path = folder / "rows.csv"
-    status = 0
-    not_run: dict[str, str] = {}
-    messages: list[str] = []
     if options.report_only and not path.exists():
         raise ValueError(f"Got --report-only, but found no {path}: run without it first.")
-    if not options.report_only:
-        status, not_run, messages = run_all(options, path, command)
+    nothing: tuple[int, dict[str, str], list[str]] = (0, {}, [])
+    status, not_run, messages = nothing if options.report_only else run_all(options, path, command)
     rows = of_protocol(read_rows(path, FITS), options) if path.exists() else pd.DataFrame()
     if rows.empty:
         messages.insert(0, "There are no rows to report on.")
@@ -137,10 +132,7 @@ def read_commands(folder: pathlib.Path) -> str:
 
 
 def of_protocol(rows: pd.DataFrame, options: argparse.Namespace) -> pd.DataFrame:
-    """Return the rows of the requested protocol: results of different ones are not comparable.
-
-    If the content of a dataset or our own defaults have changed, the newest count.
-    """
+    """Return rows of the requested protocol; of changed datasets and defaults the newest."""
     training = plan_of(options).training
     params = {
         method: own["params"].iloc[-1] if method in OWN else params_text(str(method), training)

@@ -13,11 +13,9 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 
 from mixupe_sklearn.datasets.graphs import GraphSet, load_graph_text, load_tu
 
-# Synthetic graphs: their number, and the number of folds.
-N_MADE, N_FOLDS = 60, 3
+N_MADE, N_FOLDS = 60, 3  # synthetic graphs: their number, and the number of folds
 PROTOCOLS = ("xu", "honest")
-# The share of the training graphs that the honest protocol validates on.
-VALID_SHARE = 0.1
+VALID_SHARE = 0.1  # the share of the training graphs that the honest protocol validates on
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +50,7 @@ class GraphTable:
 
 
 def as_table(found: GraphSet) -> GraphTable:
-    """Node labels, or degrees without them, one-hot over the whole dataset, as in Xu et al.
-
-    A label that only test graphs have gets a column too, which is always zero in training.
-    """
+    """Node labels, or degrees without them, one-hot over the whole dataset, as in Xu et al."""
     values = [
         np.asarray(adjacency.sum(axis=0)).reshape(-1) if nodes is None else nodes
         for adjacency, nodes in found.graphs

@@ -15,7 +15,8 @@ from benchmarks._graphs.data import GraphTable
 from benchmarks._harness.results_file import Schema, as_json, rounded
 from benchmarks._harness.runner import Row
 from benchmarks._harness.single_fits import SingleFits
-from benchmarks._vision_speech.fits import Config, config_of
+from benchmarks._tabular.protocol import Config
+from benchmarks._vision_speech.fits import config_of
 from mixupe_sklearn._graphs.read import read_graphs
 from mixupe_sklearn.adapters.graph import AT_ONCE, MixupEGraphClassifier
 
@@ -142,9 +143,8 @@ class Fit:
                 one.add(model)
             return False
 
-        # As in a search, an interrupt ends the run.
         model._epoch_hook = evaluate
-        model._keeps_interrupted = False
+        model._keeps_interrupted = False  # as in a search, an interrupt ends the run
         start = time.perf_counter()
         model.fit(train, y)
         seconds = time.perf_counter() - start
@@ -173,18 +173,14 @@ def configs_of(
 
 @dataclass(frozen=True)
 class Study(SingleFits):
-    """All methods by both protocols, fold by fold, so that an interrupted run has whole folds.
-
-    ``trainings`` are by the name of a dataset, as widths and batches differ.
-    """
+    """All methods by both protocols, fold by fold, so that an interrupted run has whole folds."""
 
     configs: Sequence[Config]
     protocols: Sequence[str]
     trainings: Mapping[str, Training]
     n_folds: int | None = None
     retry_failed: bool = False
-    # The library whose version is recorded.
-    methods: Sequence[str] = ("gin",)
+    methods: Sequence[str] = ("gin",)  # the library whose version is recorded
     schema = SCHEMA
 
     def fits(self, table: GraphTable) -> list[Fit]:

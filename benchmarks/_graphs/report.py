@@ -1,11 +1,4 @@
-"""The report on graphs: both protocols beside the paper's figures, and how the rows were made.
-
-The paper is Y. Zou, V. Verma, S. Mittal, W. H. Tang, H. Pham, J. Kannala, Y. Bengio, A. Solin and
-K. Kawaguchi, "MixupE: Understanding and Improving Mixup from Directional Derivative Perspective",
-UAI 2023, table of graph datasets. It prints deviations between 0.01 and 0.09, apparently of
-accuracies between 0 and 1, which are left out here. It selects epoch, alpha and eta by the best
-test accuracy.
-"""
+"""The report on graphs: both protocols beside the paper's figures, and how the rows were made."""
 
 import json
 import pathlib
@@ -171,8 +164,7 @@ def make_report(folder: pathlib.Path) -> str:
 
 def page_tables(folder: pathlib.Path) -> str:
     """The tables of the docs page: all but that of the selected values, which is long."""
-    tables = [table for table in tables_of(folder)[0] if table.name != "choices"]
-    return tables_text(tables)
+    return tables_text([table for table in tables_of(folder)[0] if table.name != "choices"])
 
 
 def write_page(folder: pathlib.Path) -> None:

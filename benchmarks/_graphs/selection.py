@@ -9,10 +9,7 @@ NUMBERS = ["alpha", "eta"]
 
 
 class Selected(NamedTuple):
-    """Test errors (%) of a method by fold, and the epoch, alpha and eta that were selected.
-
-    ``epochs`` and ``numbers`` have one entry per fold; Xu's protocol has the same in all folds.
-    """
+    """Test errors (%) of a method by fold, and the epoch, alpha and eta that were selected."""
 
     errors: np.ndarray
     epochs: list[int]
@@ -35,10 +32,7 @@ def _errors(rows: pd.DataFrame) -> np.ndarray:
 
 
 def select_on_test(rows: pd.DataFrame) -> Selected:
-    """The protocol of Xu et al.: the epoch, alpha and eta with the lowest mean test error.
-
-    Selection on the test folds is optimistic, the more so the more epochs and values there are.
-    """
+    """The protocol of Xu et al.: the epoch, alpha and eta with the lowest mean test error."""
     found = []
     for numbers, part in rows.groupby(NUMBERS, sort=True, dropna=False):
         errors = _errors(part)
@@ -49,10 +43,7 @@ def select_on_test(rows: pd.DataFrame) -> Selected:
 
 
 def select_on_valid(rows: pd.DataFrame) -> Selected:
-    """The honest protocol: in each fold, the lowest error on its validation graphs.
-
-    The validation loss decides ties.
-    """
+    """The honest protocol: in each fold the lowest validation error, ties by validation loss."""
     errors, epochs, numbers = [], [], []
     for _, part in rows.groupby("fold", sort=True):
         n_wrong = np.array(part["valid_errors"].tolist())
@@ -69,10 +60,7 @@ PROTOCOLS = {"xu": select_on_test, "honest": select_on_valid}
 
 
 def complete_folds(rows: pd.DataFrame) -> pd.DataFrame:
-    """The largest set of rows of one protocol in which all folds have the same fits.
-
-    If some fits of a fold are missing, means over folds would compare different folds.
-    """
+    """The largest set of rows of one protocol in which all folds have the same fits."""
     fits = list(zip(*(rows[name].fillna(-1) for name in ("method", *NUMBERS)), strict=True))
     by_fold: dict[int, set[tuple]] = {fold: set() for fold in rows["fold"]}
     for fold, fit in zip(rows["fold"], fits, strict=True):

@@ -22,8 +22,7 @@ from mixupe_sklearn._data.batches import make_dataset
 
 FILE = "timing.json"
 PLAIN = "plain loop"
-# Bounds: a step of MixupE over one of Mixup, and one of ERM over one of the plain loop.
-MOST, MOST_OF_PLAIN = 1.3, 1.0
+MOST, MOST_OF_PLAIN = 1.3, 1.0  # bounds: a step of MixupE over Mixup, and ERM over the plain loop
 N_LAYERS = 5
 
 

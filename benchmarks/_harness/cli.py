@@ -22,34 +22,24 @@ def positive_int(text: str) -> int:
 def add_run_options(
     group: argparse._ActionsContainer, *, output: str, docs: str | None = None
 ) -> None:
-    """Add the options of every command that runs fits and reports on their rows.
-
-    ``output`` is the help of ``--output``, and ``docs`` the page that ``--docs`` writes to; without
-    it there is no such option.
-    """
-    group.add_argument(
-        "--jobs", type=positive_int, default=2, help="processes, one thread each (2)"
-    )
+    """Add the options of every command that runs fits and reports on their rows."""
+    words = "processes, one thread each (2)"
+    group.add_argument("--jobs", type=positive_int, default=2, help=words)
     group.add_argument("--output", type=pathlib.Path, metavar="DIR", help=output)
     group.add_argument("--retry-failed", action="store_true", help="run failed fits again")
-    group.add_argument(
-        "--report-only", action="store_true", help="run nothing, report on existing rows"
-    )
+    words = "run nothing, report on existing rows"
+    group.add_argument("--report-only", action="store_true", help=words)
     if docs is not None:
         group.add_argument("--docs", action="store_true", help=f"write the tables into {docs}")
     group.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
-def run_command(work: Callable[[], int]) -> int:
-    """Do the work of a command and return its exit status.
-
-    Warnings are printed as notes. An interrupt returns 130, lost worker processes 1, and invalid
-    options or files 2.
-    """
+def run_command(work: Callable[[], int | None]) -> int:
+    """Do the work of a command and return its exit status; warnings are printed as notes."""
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: _print_error(f"Note: {message}")
         try:
-            return work()
+            return work() or 0
         except KeyboardInterrupt:
             _print_error(INTERRUPTED)
             return 130

@@ -7,13 +7,7 @@ from benchmarks._harness.results_file import write_text
 
 
 def block_of(page: str, name: str, kind: str = "tables") -> str:
-    r"""Return the text between the markers of a block.
-
-    Examples
-    --------
-    >>> block_of("<!-- tables: x -->\n\nhere\n\n<!-- end of x -->", "x")
-    'here'
-    """
+    """Return the text between the markers of a block."""
     begin, end = f"<!-- {kind}: {name} -->", f"<!-- end of {name} -->"
     found = re.findall(f"{begin}\n\n(.*?)\n\n{end}", page, flags=re.DOTALL)
     if len(found) != 1:

@@ -15,7 +15,6 @@ import mixupe_sklearn
 
 ROOT = pathlib.Path(__file__).parents[2]
 LIBRARIES = ("mixupe-sklearn", "torch", "scikit-learn", "skorch", "numpy", "pandas")
-# The library that a baseline comes from is recorded in its rows.
 LIBRARY_OF = {name: name for name in ("xgboost", "lightgbm", "catboost")}
 LIBRARY_OF |= {"realmlp": "pytabkit", "gin": "torch-geometric"}
 

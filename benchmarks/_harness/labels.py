@@ -1,8 +1,4 @@
-"""Labels of recorded results that have been renamed since.
-
-The files of results stay as they were measured. ``results/renamed_labels.json`` maps labels in
-them to those of today.
-"""
+"""Labels that were renamed since: files of results stay as they were measured."""
 
 import functools
 import json

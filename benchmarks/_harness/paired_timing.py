@@ -37,11 +37,7 @@ def median(times: list[float]) -> float:
 
 
 def ratio_of(times: list[float], others: list[float]) -> Ratio:
-    """Ratio of two candidates, from the pairs of times of each round.
-
-    A machine that slows down for a while slows both of a pair, so the ratios spread less than the
-    times.
-    """
+    """Ratio of two candidates round by round: what slows the machine slows both of a pair."""
     ratios = [one / other for one, other in zip(times, others, strict=True)]
     low, middle, high = np.percentile(ratios, [25, 50, 75])
     return Ratio(float(middle), float(low), float(high))
@@ -82,9 +78,8 @@ def take_turns(
 ) -> Times:
     """Seconds of each candidate in each round; every second round runs them in reverse order.
 
-    No round starts that would probably end after ``most_seconds``. The first always runs. The
-    second runs too, since a ratio needs a spread, unless the first took longer. ``clock`` runs a
-    candidate, given by name and function, and returns its seconds.
+    No round starts that would probably end after ``most_seconds``. The first always runs, and so
+    does the second, since a ratio needs a spread, unless the first took longer.
     """
     times: Times = {name: [] for name in runs}
     start = time.perf_counter()

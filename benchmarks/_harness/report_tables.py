@@ -1,8 +1,4 @@
-"""Tables of a report in the terminal, in Markdown and in LaTeX, and numbers as text.
-
-Names of datasets, columns, classes and methods, and error messages, may hold any characters: each
-format escapes them. CSV files are for programs and hold names as they are.
-"""
+"""Tables in the terminal, in Markdown and in LaTeX, with names escaped; numbers as text."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -11,8 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 TERMINAL_WIDTH = 100
-# Longer names and texts are shortened in the terminal.
-NAME_WIDTH, CELL_WIDTH = 20, 60
+NAME_WIDTH, CELL_WIDTH = 20, 60  # longer names and texts are shortened in the terminal
 
 # What begins a list, a rule, a heading, a comment, a fence or a target at the start of a line.
 _BEGIN = re.compile(r"[-+](?=[-+\s]|$)|[=%:]|\((?=[^)]*\)=)")
@@ -29,13 +24,7 @@ _LATEX = str.maketrans(
 
 
 def printable(text: str) -> str:
-    r"""Return text in one line without control characters, which a terminal would execute.
-
-    Examples
-    --------
-    >>> printable("two\nlines"), printable("\x1b[31mred")
-    ('two lines', '[31mred')
-    """
+    """Return text in one line without control characters, which a terminal would execute."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
@@ -45,15 +34,7 @@ def printable_lines(text: str) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    r"""Return text that Markdown shows as it is, anywhere in a line.
-
-    Examples
-    --------
-    >>> print(escape_markdown("<b>&_|"))
-    \<b\>\&\_\|
-    >>> print(escape_markdown("1. https://x"))
-    1\. https\://x
-    """
+    """Return text that Markdown shows as it is, anywhere in a line."""
     text = re.sub(r"([\\`*_{}\[\]<>&|#~$!])", r"\\\1", printable(text))
     text = _ADDRESS.sub(lambda match: "\\" + match[0], text)
     if _BEGIN.match(text):
@@ -147,20 +128,11 @@ def span(counts: Sequence[int]) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
-def plain_markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table of trusted text; all columns but the first align to the right.
-
-    Examples
-    --------
-    >>> print(plain_markdown(["method", "seconds"], [["MixupE", "2"]]))
-    | method | seconds |
-    |---|--:|
-    | MixupE | 2 |
-    """
-    rule = "|---|" + "--:|" * (len(header) - 1)
-    return "\n".join(
-        [f"| {' | '.join(header)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)]
-    )
+def plain_markdown(header: Sequence[str], rows: Iterable[Sequence[str]], n_texts: int = 1) -> str:
+    """Return a Markdown table of trusted text; columns after those of text align to the right."""
+    head, *lines = (f"| {' | '.join(line)} |" for line in [header, *rows])
+    rule = "|" + "---|" * n_texts + "--:|" * (len(header) - n_texts)
+    return "\n".join([head, rule, *lines])
 
 
 def _texts_of(table: ReportTable, escape: Callable[[str], str], best: str) -> list[list[str]]:

@@ -1,9 +1,4 @@
-"""What the running process uses: memory, threads and open files, as Linux counts them.
-
-Linux reports how much memory a process has (VmRSS) and had at most (VmHWM), which can be reset.
-Both include the pages of mapped files, which the system can reclaim at any time. Memory without
-them (RssAnon) has no recorded peak, so a thread samples it.
-"""
+"""What the running process uses: memory, threads and open files, as Linux counts them."""
 
 import contextlib
 import gc
@@ -19,8 +14,7 @@ import numpy as np
 
 STATUS = pathlib.Path("/proc/self/status")
 MEGABYTE = 2**20
-# Seconds between two samples of the private memory.
-PAUSE = 0.005
+PAUSE = 0.005  # seconds between two samples of the private memory
 
 
 def can_measure() -> bool:
@@ -46,7 +40,7 @@ def reset_peak() -> None:
 
 @contextlib.contextmanager
 def private_memory_samples() -> Iterator[list[int]]:
-    """Sample the memory without pages of files while a block runs."""
+    """Sample the memory without pages of files, which has no recorded peak, while a block runs."""
     samples, is_over = [memory_of_process()["private"]], threading.Event()
 
     def sample() -> None:

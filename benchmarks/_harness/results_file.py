@@ -1,7 +1,6 @@
 """Files of results: an append-only CSV file with one row per fit, and a JSON file of named parts.
 
-A reader never sees a partial row. If a process is killed while it writes, the file ends in an
-incomplete line, which readers skip and the next writer removes.
+Readers skip the incomplete last line of a killed process, and the next writer removes it.
 """
 
 import csv
@@ -33,10 +32,7 @@ def write_text(path: pathlib.Path, text: str) -> pathlib.Path:
 
 
 class Schema(NamedTuple):
-    """The columns of a CSV results file: all, those of text, and those that identify a fit.
-
-    Columns that are not of text hold numbers, which may be missing.
-    """
+    """The columns of a CSV results file: all, those of text, and those that identify a fit."""
 
     columns: tuple[str, ...]
     texts: frozenset[str]
@@ -67,7 +63,6 @@ class Schema(NamedTuple):
 
 
 def _normalized(value: Any, is_text: bool) -> str:
-    """Return the text of one value of a key."""
     text = "" if value is None else printable(str(value))
     if not is_text:
         with suppress(ValueError):
@@ -96,10 +91,7 @@ def complete_lines(path: pathlib.Path, columns: Sequence[str]) -> tuple[list[str
 
 
 def read_rows(path: pathlib.Path, schema: Schema) -> pd.DataFrame:
-    """Return all complete rows; of rows with equal keys the last one, which replaces a failed fit.
-
-    Texts are read as they are: a name such as "NA" or "7" stays a text.
-    """
+    """Return all complete rows; of rows with equal keys the last, which replaces a failed fit."""
     lines = complete_lines(path, schema.columns)[0] or [",".join(schema.columns)]
     text = io.StringIO("\n".join(lines) + "\n")
     missing = {name: [""] for name in schema.numbers}
@@ -118,19 +110,7 @@ def read_rows(path: pathlib.Path, schema: Schema) -> pd.DataFrame:
 
 
 class ResultsFile:
-    """A CSV file open for appending and locked against other processes; use it in ``with``.
-
-    The operating system holds the lock: it ends with the process.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file. Its folder is created if needed.
-    schema : Schema
-        The columns.
-    timeout : float, default=0
-        Seconds to wait for another process that writes.
-    """
+    """A CSV file open for appending and, in ``with``, locked against other processes."""
 
     def __init__(self, path: pathlib.Path, schema: Schema, timeout: float = 0):
         self.path = path
@@ -163,7 +143,6 @@ class ResultsFile:
         self._lock.release()
 
     def _remove_incomplete_line(self) -> None:
-        """Remove what a killed process wrote last."""
         if not self.path.exists():
             return
         _, end = complete_lines(self.path, self.schema.columns)
@@ -209,12 +188,7 @@ class ResultsFile:
 
 
 class JsonResults:
-    """A JSON file with the description of a run and its named parts.
-
-    Parts of an equal run are kept and not measured again, unless the file ``is_fresh``; those of
-    another run are replaced. The parts ``again`` are measured again with the current source, and
-    the file records which parts were measured with which source.
-    """
+    """A JSON file with a run and its parts, which an equal run measures only ``again`` if named."""
 
     def __init__(
         self, path: pathlib.Path, run: Results, is_fresh: bool = False, again: Sequence[str] = ()

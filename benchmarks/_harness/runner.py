@@ -19,11 +19,10 @@ from tqdm.auto import tqdm
 
 from benchmarks._harness.environment import commit, versions_of
 from benchmarks._harness.report_tables import printable
-from benchmarks._harness.results_file import Key, Schema
+from benchmarks._harness.results_file import Key
 
 Row = dict[str, Any]
-# A dataclass with a ``table``, which has a fingerprint, and a ``cost``.
-Job = Any
+Job = Any  # a dataclass with a ``table``, which has a fingerprint, and a ``cost``
 RunJob = Callable[[Job], list[Row]]
 
 
@@ -58,26 +57,10 @@ class Plan(Protocol):
         """Do a job and return its rows."""
 
 
-def open_fits(fits: Iterable[Any], done: set[Key], schema: Schema) -> list[Any]:
-    """Return the fits whose ``identity`` is not in ``done``, and add them to ``done``."""
-    found = []
-    for fit in fits:
-        key = schema.key_of(fit.identity)
-        if key not in done:
-            found.append(fit)
-            done.add(key)
-    return found
-
-
 def run(
     items: Sequence[Item], plan: Plan, file: Any, *, n_jobs: int = 1, is_shown: bool = True
 ) -> dict[str, str]:
-    """Run all fits that the file does not have yet, and append a row for each.
-
-    ``file`` is an object with the ``keys`` and ``add`` of a ResultsFile, ``n_jobs`` the number of
-    processes, and ``is_shown`` whether there is a progress bar. Returns the datasets that could not
-    be loaded, and why.
-    """
+    """Run and append the fits that the file lacks; return why datasets could not be loaded."""
     note = {"run": datetime.now(UTC).isoformat(timespec="seconds"), "commit": commit()}
     note["versions"] = versions_of(plan.methods)
     done = file.keys(with_failed=not plan.retry_failed)
@@ -133,10 +116,7 @@ def _open_jobs(
 def run_jobs(
     jobs: Iterable[Job], run_job: RunJob, n_jobs: int = 1
 ) -> Generator[tuple[int, list[Row]]]:
-    """Yield the cost and the rows of each job as it finishes.
-
-    Each of ``n_jobs`` processes has one thread. One means this process.
-    """
+    """Yield the cost and the rows of each job as it finishes; each process has one thread."""
     # An interrupt leaves jobs unfinished, which joblib would warn of.
     warnings.filterwarnings("ignore", ".*tasks which were still being processed")
     with ExitStack() as stack:
@@ -180,9 +160,7 @@ def _run(run_job: RunJob, job: Job, cost: int, owner: int) -> tuple[int, list[Ro
     return cost, run_job(job)
 
 
-@lru_cache(maxsize=1)
-def _load_table(path: pathlib.Path) -> Any:
-    return joblib.load(path)
+_load_table = lru_cache(maxsize=1)(joblib.load)
 
 
 @lru_cache

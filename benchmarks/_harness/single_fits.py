@@ -14,7 +14,7 @@ from benchmarks._harness.report_tables import (
     markdown_code,
 )
 from benchmarks._harness.results_file import Key, Schema, one_line, read_rows, write_text
-from benchmarks._harness.runner import Row, open_fits
+from benchmarks._harness.runner import Row
 from benchmarks._tabular.fits import few_rows_allowed
 
 
@@ -31,7 +31,13 @@ class SingleFits:
 
     def open_jobs(self, table: Any, done: set[Key]) -> list[Any]:
         """Fits that are not done yet; they count as done from now on."""
-        return open_fits(self.fits(table), done, self.schema)
+        found = []
+        for fit in self.fits(table):
+            key = self.schema.key_of(fit.identity)
+            if key not in done:
+                found.append(fit)
+                done.add(key)
+        return found
 
     @staticmethod
     def run_job(job: Any) -> list[Row]:

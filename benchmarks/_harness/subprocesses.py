@@ -14,8 +14,7 @@ from benchmarks._harness.paired_timing import Run, Times, seconds_of, take_turns
 
 ROOT = pathlib.Path(__file__).parents[2]
 BUSY = "print(flush=True)\nwhile True: sum(range(1000))"
-# Seconds after which a process that neither ends nor reports anything counts as hanging.
-PATIENCE = 120.0
+PATIENCE = 120.0  # seconds without an end or a report after which a process counts as hanging
 # The server has imported what the processes need, so that they start at once.
 CONTEXT = multiprocessing.get_context("forkserver")
 
@@ -73,12 +72,7 @@ def beside_busy_cores(
 
 
 class ReportingProcess:
-    """A process that reports each unit of work, by name and value, when it is finished.
-
-    The target runs in the process, with a function that reports, followed by ``args``.
-    ``OSError``, ``ValueError`` and ``RuntimeError`` end the process with status 2, and ``message``
-    keeps their text. ``units`` has the reported names and values.
-    """
+    """A process that reports each unit of work, by name and value, when it is finished."""
 
     def __init__(self, target: Callable[..., None], *args: Any):
         self.units: dict[str, str] = {}

@@ -1,10 +1,4 @@
-"""The candidates: each is a function that trains for some epochs.
-
-Besides our estimator and other libraries there are two versions of the paper's listing, and the
-floor: the matrix products of a training step alone, written into allocated memory. A step needs
-for each layer one product forward, one for the gradient of the weights, and one for the gradient
-of the layer's input (not for the first layer).
-"""
+"""The candidates, functions that train for some epochs; floors are the matrix products alone."""
 
 import logging
 import warnings
@@ -27,7 +21,6 @@ from benchmarks._speed.sizes import LR, Size, make_table
 from mixupe_sklearn import MixupEClassifier, preset
 from mixupe_sklearn.modules import MLP
 
-# In the order of the table and of the plot.
 LABELS = {
     "erm": "MixupEClassifier, method=erm",
     "mixup": "MixupEClassifier, method=mixup",
@@ -47,7 +40,6 @@ LABELS = {
     "floor-shared": "floor: 2 x batch, first layer 1 x",
     "floor-twice": "floor: matrix products, 2 x batch",
 }
-# The least arithmetic of each of our methods.
 FLOOR_OF = {"erm": "floor", "mixup": "floor", "quarter": "floor-quarter", "mixupe": "floor-twice"}
 OURS: dict[str, dict[str, Any]] = {
     "erm": {"method": "erm"},
@@ -62,8 +54,7 @@ FLOORS = ("floor", "floor-quarter", "floor-shared", "floor-twice")
 FLOORS_IN_EVERY_CELL = ("floor", "floor-twice")
 # A floor runs for about a tenth of a second, which is enough for a stable figure.
 FLOOR_STEPS, FLOOR_WORK = 1_000, 2_000_000_000
-# Libraries beyond those of the other candidates.
-NEEDED = {"realmlp": "pytabkit"}
+NEEDED = {"realmlp": "pytabkit"}  # libraries beyond those of the other candidates
 
 PAPER_PAIR = {name: preset("paper")[name] for name in ("alpha", "eta")}
 Pair = tuple[Tensor, Tensor]
@@ -111,11 +102,7 @@ class Product(NamedTuple):
 
 
 def products_of(size: Size, n_rows: int, n_first: int | None = None) -> list[Product]:
-    """The products of a step on so many samples, forward and then backward.
-
-    The first layer may have fewer samples: mixing and a linear map commute, so MixupE could run it
-    on the clean samples alone.
-    """
+    """The products of a step; the first layer of MixupE could run on the clean samples alone."""
     forward, backward = [], []
     for place, (n_in, n_out) in enumerate(size.layers()):
         n_here = n_first if place == 0 and n_first is not None else n_rows
@@ -157,11 +144,7 @@ def listing_loss(
     alpha: float,
     eta: float | None,
 ) -> tuple[Tensor, Tensor]:
-    """Loss of a step as the listing of the paper's appendix has it, and the mixed logits.
-
-    ``clean`` and ``others`` are samples and one-hot targets, and those of their partners. Without
-    ``eta`` it is the loss of Mixup.
-    """
+    """Loss by the listing of the paper's appendix, and mixed logits; without ``eta`` of Mixup."""
     X, y = (lam * one + (1.0 - lam) * other for one, other in zip(clean, others, strict=True))
     mixed = module(X)
     mixup_loss = cross_entropy(mixed, y)
@@ -200,11 +183,7 @@ class _Zipped(list):
 
 
 class ListingNet(NeuralNetClassifier):
-    """A plain skorch net whose training step is the listing of the paper's appendix.
-
-    As there, partners come from a second loader. With ``n_loaders=1`` they permute the batch,
-    which is faster.
-    """
+    """A skorch net that trains by the paper's listing; with one loader it permutes the batch."""
 
     def __init__(self, *args, method="mixupe", alpha=0.2, eta=0.01, seed=0, n_loaders=2, **kwargs):
         super().__init__(*args, **kwargs)

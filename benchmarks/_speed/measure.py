@@ -30,13 +30,11 @@ from mixupe_sklearn import MixupEClassifier
 from mixupe_sklearn._net.build import rows_a_pass
 from mixupe_sklearn._runtime.device import n_threads_for
 
-# Candidates that threads make a difference to. Each runs with its default number.
 WITH_OWN_THREADS = ("mixupe", "mixup", "mlp", "skorch", "listing", "listing-torch")
 PREDICTED_FEATURES = (16, 200)
 # Where threads compete for cores, a step may take a hundred times as long: then rounds are few.
 MOST_SECONDS = 45.0
 MOST_STEPS = 1_000
-# A program that imports, and prints the seconds and the imported modules.
 IMPORTING = """
 import json, sys, time
 start = time.perf_counter()
@@ -73,9 +71,8 @@ def measure_reference(scale: Scale) -> Results:
 
 def measure_own_threads(scale: Scale) -> Results:
     """Some candidates with their default number of threads."""
-    figures = measure_steps(
-        _few_epochs(scale), list(WITH_OWN_THREADS), scale.n_rounds, MOST_SECONDS
-    )
+    names = list(WITH_OWN_THREADS)
+    figures = measure_steps(_few_epochs(scale), names, scale.n_rounds, MOST_SECONDS)
     return {"torch_threads": torch.get_num_threads(), **figures}
 
 

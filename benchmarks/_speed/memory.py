@@ -1,8 +1,4 @@
-"""Memory of fit and predict on one table, which needs a process of its own.
-
-Fit runs one epoch in batches of 1,000 rows. Its figure is the peak of the process beyond what it
-had before, data included. Those of predictions are what they add to data and result.
-"""
+"""Memory in a process of its own: the peak of fit with its data, and what predictions add."""
 
 import pathlib
 import tempfile

@@ -1,12 +1,4 @@
-"""Smaller comparisons of ``benchmarks.speed --part``: members, the monitor, and latency.
-
-``members``: ``n_members=8`` against eight fits of ``n_members=1``, otherwise equal and without
-early stopping, on synthetic tables; and the memory that ``predict_proba`` adds to its result.
-``monitor``: the same training with and without a DerivativeMonitor. ``latency``: ``predict_proba``
-of one row against the forward pass of the fitted networks.
-
-Candidates run in turns in one process with one thread. A ratio compares times of one round.
-"""
+"""Smaller comparisons of ``benchmarks.speed --part``: members, the monitor, and latency."""
 
 import pathlib
 from collections.abc import Callable
@@ -40,8 +32,6 @@ from mixupe_sklearn.diagnostics import DerivativeMonitor
 
 Measurements = dict[str, Callable[[], Results]]
 
-# Members --------------------------------------------------------------------------------------
-
 N_MEMBERS, N_FEATURES, N_CLASSES = 8, 20, 5
 # Rows, epochs (fewer for more rows, as a step costs the same), rounds, and the bound.
 MEMBER_SIZES = ((500, 50, 15, 0.4), (5_000, 10, 11, 0.7), (50_000, 2, 7, 0.9))
@@ -49,10 +39,7 @@ MEMORY_ROWS = (100_000, 1_000_000)
 
 
 def classifier_of(n_members: int, epochs: int, seed: int = 0) -> MixupEClassifier:
-    """The default classifier but for members, length, early stopping, and the paper's alpha, eta.
-
-    One network has one alpha and one eta.
-    """
+    """The default classifier but for members, length, early stopping, alpha and eta."""
     return MixupEClassifier(
         **{name: preset("paper")[name] for name in ("alpha", "eta")},
         n_members=n_members,
@@ -122,10 +109,7 @@ def report_members(results: Results) -> str:
     return "\n\n".join(pieces if memory else pieces[:2])
 
 
-# Monitor --------------------------------------------------------------------------------------
-
 IMAGES, SYNTHETIC = "digits as images", "16,000 x 16"
-# Data, epochs and rounds.
 MONITOR_SIZES = (("iris", 500, 15), ("digits", 50, 15), (SYNTHETIC, 8, 11), (IMAGES, 2, 7))
 
 
@@ -169,11 +153,6 @@ def time_monitor(name: str, epochs: int, rounds: int) -> Results:
     return {"name": name, "epochs": epochs, "looks": n_evaluated, "seconds": times}
 
 
-def monitor_measurements() -> Measurements:
-    """Times of each dataset."""
-    return {f"{size[0]}, {size[1]}": partial(time_monitor, *size) for size in MONITOR_SIZES}
-
-
 def report_monitor(results: Results) -> str:
     """The figures with their bound, in Markdown."""
     header = ["data", "epochs", "evaluated", "rounds", "an epoch, ms", "ratio (quartiles)", ""]
@@ -188,10 +167,7 @@ def report_monitor(results: Results) -> str:
     return f"{caption}\n\n{plain_markdown(header, rows)}"
 
 
-# Latency --------------------------------------------------------------------------------------
-
 N_CALLS = 100
-# Data, members and rounds.
 LATENCY_SIZES = tuple((data, count, 41) for count in (1, 8) for data in ("iris", "digits"))
 # One member: the default settings but for those that need several members.
 ONE = {"n_members": 1, "alpha": 0.2, "eta": 1.0, "early_stopping": False}
@@ -252,9 +228,9 @@ def time_latency(data: str, n_members: int, rounds: int) -> Results:
     return {"data": data, "n_members": n_members, "seconds": times}
 
 
-def latency_measurements() -> Measurements:
-    """Times of each dataset and number of members."""
-    return {f"{size[0]}, {size[1]}": partial(time_latency, *size) for size in LATENCY_SIZES}
+def measurements_of(time: Callable[..., Results], sizes: tuple[Any, ...]) -> Measurements:
+    """Times of each size, by its first two entries."""
+    return {f"{size[0]}, {size[1]}": partial(time, *size) for size in sizes}
 
 
 def report_latency(results: Results) -> str:
@@ -278,6 +254,10 @@ def report_latency(results: Results) -> str:
     return f"{caption}\n\n{plain_markdown(header, rows)}"
 
 
+of_monitor = partial(measurements_of, time_monitor, MONITOR_SIZES)
+of_latency = partial(measurements_of, time_latency, LATENCY_SIZES)
+
+
 class Part(NamedTuple):
     """A comparison: its file of results, its page and block in the docs, and its functions."""
 
@@ -298,9 +278,7 @@ PARTS = {
         "members.json", "benchmarks/defaults.md", "members", member_measurements, report_members
     ),
     "monitor": Part(
-        "monitor.json", "user_guide/diagnostics.md", "monitor", monitor_measurements, report_monitor
+        "monitor.json", "user_guide/diagnostics.md", "monitor", of_monitor, report_monitor
     ),
-    "latency": Part(
-        "one_row.json", "user_guide/serving.md", "one-row", latency_measurements, report_latency
-    ),
+    "latency": Part("one_row.json", "user_guide/serving.md", "one-row", of_latency, report_latency),
 }

@@ -1,8 +1,4 @@
-"""The tables and the plot of the docs page, made from the file of results.
-
-The plot is written as SVG text. An image in a page cannot know whether the page is light or dark,
-so there is one file for each.
-"""
+"""The tables of the docs page, and its plot as SVG text, for light and for dark pages."""
 
 import pathlib
 from html import escape
@@ -16,13 +12,7 @@ from benchmarks._harness.report_tables import plain_markdown
 from benchmarks._harness.results_file import Results, write_text
 from benchmarks._speed.baselines import FLOOR_OF, LABELS, OURS
 from benchmarks._speed.sizes import Size
-from benchmarks._speed.targets import (
-    GROUPS,
-    PAIRS,
-    cell_ratios,
-    cells_of,
-    thread_ratios,
-)
+from benchmarks._speed.targets import GROUPS, PAIRS, cell_ratios, cells_of, thread_ratios
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "benchmarks" / "speed.md"

@@ -13,8 +13,7 @@ FEATURES = (16, 200, 784)
 CLASSES = (2, 26)
 WIDTHS = (128, 512)
 BATCHES = (32, 100, 1_000)
-# Epochs of a fit by number of rows. A small table is trained for several epochs, as users do. A
-# wide network, whose steps take ten times as long, has fewer.
+# Epochs of a fit by number of rows; a wide network, whose steps take ten times as long, has fewer.
 EPOCHS = {1_000: 25, 10_000: 3, 100_000: 1}
 EPOCHS_OF_WIDE = {1_000: 10, 10_000: 2, 100_000: 1}
 
@@ -64,19 +63,15 @@ REFERENCE = Size(rows=16_000, features=16, classes=26, width=128, batch=100)
 
 def all_sizes() -> list[Size]:
     """All combinations, in order of estimated time."""
-    numbers = itertools.product(ROWS, FEATURES, CLASSES, WIDTHS, BATCHES)
-    sizes = [Size(*five) for five in numbers]
+    sizes = itertools.starmap(Size, itertools.product(ROWS, FEATURES, CLASSES, WIDTHS, BATCHES))
     return sorted(sizes, key=lambda one: one.n_steps(epochs_of(one)) * seconds_of_step(one))
 
 
 def thread_sizes() -> list[Size]:
     """Networks from small to large, to compare numbers of threads; time decides on the rows."""
-    shapes = itertools.product(
-        [(16, 128, 26), (16, 512, 26), (784, 512, 26), (784, 1_024, 10)], (100, 1_000)
-    )
-    return [
-        Size(batch, features, classes, width, batch) for (features, width, classes), batch in shapes
-    ]
+    shapes = ((16, 128, 26), (16, 512, 26), (784, 512, 26), (784, 1_024, 10))
+    pairs = itertools.product(shapes, (100, 1_000))
+    return [Size(batch, n_in, n_out, width, batch) for (n_in, width, n_out), batch in pairs]
 
 
 def epochs_of(size: Size) -> int:
@@ -93,10 +88,7 @@ def seconds_of_step(size: Size) -> float:
 def make_table(
     n_rows: int, n_features: int, n_classes: int, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Normal features in single precision, and the class with the highest noisy linear score.
-
-    The table is filled in place and labelled in pieces, which needs little further memory.
-    """
+    """Normal features in single precision, and the class with the highest noisy linear score."""
     rng = np.random.default_rng(seed)
     X = np.empty((n_rows, n_features), dtype=np.float32)
     rng.standard_normal(dtype=np.float32, out=X)

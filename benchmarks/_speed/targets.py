@@ -63,8 +63,7 @@ PAIRS = [
     Pair("MixupE / floor", "mixupe", FLOOR_OF["mixupe"], aim=2.5, is_at_all_sizes=True),
     Pair("MixupE / floor with the first layer shared", "mixupe", "floor-shared"),
 ]
-# The memory of float32 tables of so many rows has targets: a smaller one may be copied.
-LARGE = 1_000_000
+LARGE = 1_000_000  # float32 tables of so many rows have targets: a smaller one may be copied
 
 
 def cells_of(parts: Results) -> dict[Size, dict[str, list[float]]]:
@@ -118,11 +117,9 @@ def thread_lines(parts: Results) -> list[Line]:
     def beside(name: str) -> Ratio:
         return ratio_of(busy[f"beside {name}"], busy[name])
 
+    own = ratio_of(times["mixupe"], times["mlp"])
     return [
-        Line.of(
-            "MixupE / MLPClassifier, each with its default threads",
-            ratio_of(times["mixupe"], times["mlp"]),
-        ),
+        Line.of("MixupE / MLPClassifier, each with its default threads", own),
         Line.of(f"MixupE {what}", beside("mixupe"), 1.5),
         Line.of(f"floor of MixupE, one thread, {what}", beside("floor-twice")),
         Line.of(f"listing in torch with two threads {what}", beside("two threads")),
@@ -131,10 +128,8 @@ def thread_lines(parts: Results) -> list[Line]:
 
 def thread_ratios(times: dict[str, list[float]]) -> tuple[Ratio, Ratio]:
     """Two threads against one: with free cores, and beside a busy one."""
-    return (
-        ratio_of(times["two"], times["one"]),
-        ratio_of(times["beside two"], times["beside one"]),
-    )
+    free, busy = (ratio_of(times[f"{one}two"], times[f"{one}one"]) for one in ("", "beside "))
+    return free, busy
 
 
 def prediction_lines(parts: Results) -> list[Line]:

@@ -29,11 +29,8 @@ Params = dict[str, Any]
 class TypedFrame(TransformerMixin, BaseEstimator):
     """A frame of floats and categories, for libraries that take categories directly.
 
-    A level that is not in the training samples becomes a missing value. Columns are renamed, since
-    some libraries refuse names with blanks or brackets. Columns with a single value are dropped.
-    A column has at most ``max_levels`` levels; the rarest become missing values. Missing numbers
-    become the mean of the training samples if ``fills_numbers``, and missing categories a level of
-    their own if ``fills_levels``.
+    Levels beyond ``max_levels``, the rarest, and levels not seen in training are missing values.
+    Columns are renamed, as some libraries refuse brackets; those with one value are dropped.
     """
 
     def __init__(self, max_levels=None, fills_numbers=False, fills_levels=False):
@@ -45,7 +42,9 @@ class TypedFrame(TransformerMixin, BaseEstimator):
         """Learn the type and the levels of each column."""
         self.amounts_ = {kind: select_columns(X, kind) for kind in ("numbers", "times")}
         self.categories_ = select_columns(X, "categories")
-        self.levels_ = [self._levels(column) for column in self._texts(X)]
+        # Counts have the most frequent level first, and no missing values.
+        counts = [pd.Series(column).value_counts() for column in self._texts(X)]
+        self.levels_ = [one.index[: self.max_levels].sort_values() for one in counts]
         amounts = self._floats(X)
         self.means_ = np.array([column[~np.isnan(column)].mean() for column in amounts.T])
         return self
@@ -61,11 +60,6 @@ class TypedFrame(TransformerMixin, BaseEstimator):
             columns.append(self._category(text, levels))
         frame = {f"x{position}": column for position, column in enumerate(columns)}
         return pd.DataFrame(frame, index=range(len(X)))
-
-    def _levels(self, text: np.ndarray) -> pd.Index:
-        """Return the levels of a column that are kept."""
-        counts = pd.Series(text).value_counts()  # the most frequent first, without missing values
-        return counts.index[: self.max_levels].sort_values()
 
     def _category(self, text: np.ndarray, levels: pd.Index) -> Any:
         codes, n_levels = levels.get_indexer(text), len(levels)  # a missing value is -1
@@ -95,12 +89,7 @@ def _take(X: pd.DataFrame, columns: list[Any]) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a baseline is built.
-
-    ``preprocessor`` returns the transformer from raw samples to features, and ``classifier`` is the
-    full name of a class. Rows record ``params``, which differ from the library's defaults. ``seed``
-    and ``threads`` are the library's names of these parameters; ``quiet`` turns output off.
-    """
+    """How a baseline is built; rows record ``params``, which differ from the library's defaults."""
 
     preprocessor: Callable[[], Any]
     classifier: str
@@ -171,16 +160,11 @@ BASELINES: dict[str, Recipe] = {
         quiet={"verbose": False, "allow_writing_files": False},
     ),
 }
-# The paper's training.
-TRAINING = {"max_epochs": 25, "batch_size": 100, "lr": 0.001}
+TRAINING = {"max_epochs": 25, "batch_size": 100, "lr": 0.001}  # the paper's training
 
 
 def params_of(name: str, training: Mapping[str, Any] | None = None) -> Params:
-    """Return the parameters of a baseline, besides seed and threads, that are not defaults.
-
-    ``mlp-sklearn`` shares ``max_epochs``, ``batch_size`` and ``lr`` of the networks, ``training``.
-    Those not given are the paper's.
-    """
+    """Return the parameters that are not defaults; ``mlp-sklearn`` shares those of networks."""
     params = dict(BASELINES[name].params)
     if name == "mlp-sklearn":
         training = TRAINING | dict(training or {})
@@ -192,10 +176,7 @@ def params_of(name: str, training: Mapping[str, Any] | None = None) -> Params:
 
 
 class Baseline(ClassifierMixin, BaseEstimator):
-    """A classifier from raw samples to probabilities, by its name in ``BASELINES``.
-
-    ``n_jobs`` is its number of threads, and ``training`` is as :func:`params_of` takes it.
-    """
+    """A classifier from raw samples to probabilities, by its name in ``BASELINES``."""
 
     def __init__(self, name, seed=0, n_jobs=1, training=None):
         self.name = name

@@ -30,8 +30,7 @@ from mixupe_sklearn import MixupEClassifier, make_preprocessor
 from mixupe_sklearn._estimators.fit_many import fit_many, why_not_many
 from mixupe_sklearn.datasets import Table
 
-# Sparse inputs with at most this many entries become dense: 128 MiB in 32 bits.
-DENSE_ENTRIES = 2**25
+DENSE_ENTRIES = 2**25  # sparse inputs with at most so many entries become dense: 128 MiB
 
 
 @dataclass(eq=False)
@@ -74,10 +73,7 @@ def _prepared(job: Job) -> Prepared:
 
 @dataclass(eq=False)
 class LossRecorder:
-    """Records the test loss of networks after each epoch, and the time of doing so.
-
-    Rows hold these curves. They select nothing.
-    """
+    """Records the test loss of networks after each epoch, and its time; it selects nothing."""
 
     X: Any
     y: np.ndarray

@@ -1,8 +1,4 @@
-"""Our classifier with its defaults and with the paper's settings.
-
-The two methods here have one configuration each. The command line changes nothing in them. Like
-the baselines they take raw samples, and their time includes the preprocessing.
-"""
+"""Our classifier with its defaults and with the paper's settings, from raw samples."""
 
 import inspect
 from collections.abc import Mapping
@@ -19,10 +15,8 @@ Params = dict[str, Any]
 
 # Parameters that the benchmark sets in every classifier, and those that change no result.
 OF_THE_RUN = ("random_state", "device", "n_threads", "verbose")
-# The paper's preset leaves these out, as it does not stop early. They are fixed here, so that a
-# later change of the defaults appears in the rows of a candidate that stops early.
+# Fixed, as the paper's preset leaves them out: a later change of the defaults appears in rows.
 STOPPING: Params = {"validation_fraction": 0.1, "n_iter_no_change": 10, "tol": 1e-4}
-# The paper's inputs: zero mean and unit variance, categories one-hot.
 PAPER_INPUTS: Params = {"scaling": "standard"}
 OWN = ("mixupe-default", "mixupe-paper")
 
@@ -37,8 +31,9 @@ class Settings(NamedTuple):
         """Return the settings with all current defaults: what a fit uses."""
         classifier = MixupEClassifier(**self.classifier).get_params(deep=False)
         if classifier["module"] in MODULES:
-            given = classifier["module_params"] or {}
-            classifier["module_params"] = _module_defaults(classifier["module"]) | given
+            params = inspect.signature(MODULES[classifier["module"]]).parameters.values()
+            defaults = {one.name: one.default for one in params if one.default is not one.empty}
+            classifier["module_params"] = defaults | (classifier["module_params"] or {})
         inputs = inspect.signature(TablePreprocessor).parameters.values()
         return Settings(
             {name: classifier[name] for name in sorted(classifier) if name not in OF_THE_RUN},
@@ -65,11 +60,6 @@ class Settings(NamedTuple):
         )
 
 
-def _module_defaults(name: str) -> Params:
-    params = inspect.signature(MODULES[name]).parameters.values()
-    return {one.name: one.default for one in params if one.default is not one.empty}
-
-
 def paper_settings() -> Settings:
     """Return the paper's network, training, alpha, eta and inputs."""
     return Settings(preset("paper") | STOPPING, dict(PAPER_INPUTS))
@@ -81,9 +71,6 @@ def settings_of(name: str) -> Settings:
 
 
 def own_params(name: str) -> Mapping[str, Any]:
-    """Return what is set for one of our two methods, and all parameters that result.
-
-    Rows hold it: after a change of the defaults, the fits count as new.
-    """
+    """Return what is set for one of our two methods, and all parameters that result."""
     settings = settings_of(name)
     return {"set": settings._asdict(), "all": settings.effective()._asdict()}

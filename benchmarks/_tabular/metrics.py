@@ -10,29 +10,9 @@ from sklearn.metrics import log_loss, recall_score, zero_one_loss
 def measure(y_true: Any, proba: Any, classes_of_model: Any, all_classes: Any) -> dict[str, float]:
     """Measure predicted probabilities against the true classes.
 
-    Parameters
-    ----------
-    y_true : array of shape (n_samples,)
-        The class of each sample.
-    proba : array of shape (n_samples, n_classes_of_model)
-        Predicted probabilities.
-    classes_of_model : array of shape (n_classes_of_model,)
-        The classes of the columns of `proba`.
-    all_classes : array of shape (n_classes,)
-        All classes of the dataset. A class that the model has not seen gets probability zero.
-
-    Returns
-    -------
-    metrics : dict
-        ``error`` in percent, ``log_loss`` (probabilities are clipped at the precision of 32-bit
-        floats), ``balanced_accuracy`` (the mean recall of the classes in `y_true`), ``ece``
-        (:func:`expected_calibration_error`) and ``brier`` (the squared distance from the one-hot
-        class, between 0 and 2).
-
-    Examples
-    --------
-    >>> measure(["a", "b"], [[1.0, 0.0], [1.0, 0.0]], ["a", "b"], ["a", "b"])["error"]
-    50.0
+    ``classes_of_model`` are those of the columns; other classes of ``all_classes`` get probability
+    zero. Returns ``error`` in percent, ``log_loss``, ``balanced_accuracy``, ``ece`` and ``brier``,
+    the squared distance from the one-hot class.
     """
     n_classes = len(all_classes)
     columns = _positions(classes_of_model, all_classes, "classes_of_model")
@@ -59,36 +39,7 @@ def measure(y_true: Any, proba: Any, classes_of_model: Any, all_classes: Any) ->
 
 
 def expected_calibration_error(y: Any, proba: Any, n_bins: int = 15) -> float:
-    r"""Return the distance of confidence from accuracy, over bins of confidence of equal width.
-
-    Parameters
-    ----------
-    y : array of shape (n_samples,)
-        The class of each sample, as a column of `proba`.
-    proba : array of shape (n_samples, n_classes)
-        Predicted probabilities.
-    n_bins : int, default=15
-        Number of bins between 0 and 1.
-
-    Returns
-    -------
-    error : float
-        Between 0, where confidence and accuracy agree, and 1.
-
-    Notes
-    -----
-    .. math:: \sum_{b=1}^{B} \frac{|S_b|}{n} \, |\mathrm{acc}(S_b) - \mathrm{conf}(S_b)|
-
-    :math:`S_b` are the samples whose largest probability is above :math:`(b-1)/B` and at most
-    :math:`b/B`, :math:`\mathrm{acc}` is the share of them that are of the predicted class,
-    :math:`\mathrm{conf}` the mean of their largest probability, :math:`n` the number of samples
-    and :math:`B` is `n_bins`. Scikit-learn (1.9) has no such function.
-
-    Examples
-    --------
-    >>> expected_calibration_error([0, 1], [[0.75, 0.25], [0.75, 0.25]])
-    0.25
-    """
+    """Return the mean distance of confidence from accuracy, over bins of equal width."""
     proba = np.asarray(proba, dtype=np.float64)
     confidence = proba.max(axis=1)
     excess = (proba.argmax(axis=1) == np.asarray(y)) - confidence
@@ -98,7 +49,6 @@ def expected_calibration_error(y: Any, proba: Any, n_bins: int = 15) -> float:
 
 
 def _positions(values: Any, all_classes: Any, name: str) -> np.ndarray:
-    """Return the position of each value in all_classes."""
     values = np.asarray(values, dtype=object)
     positions = pd.Index(np.asarray(all_classes, dtype=object)).get_indexer(values)
     if (positions < 0).any():

@@ -1,9 +1,7 @@
 """The paper's protocol for tabular data: methods, grids, splits, jobs and the columns of a row.
 
-The paper trains a 128-128 network with Adam at 0.001, batches of 100 and 25 epochs, with five seeds
-for each alpha and eta of its grids, and selects the pair with the best validation accuracy. It does
-not describe the splits. Here each seed has its own split: 60 % training, 20 % validation and 20 %
-test samples.
+The paper selects the alpha and eta with the best mean validation accuracy of five seeds. It does
+not describe the splits. Here each seed has its own: 60 % training, 20 % validation, 20 % test.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +27,6 @@ COLUMNS = (
     *("train_losses", "test_losses", "error", "versions", "commit", "run"),
 )
 _TEXTS = ("source", "dataset", "data", "splits", "method", "params", "grid", "train_losses")
-# One row per fit, with all that is needed to run it again.
 FITS = Schema(
     COLUMNS, frozenset((*_TEXTS, "test_losses", "error", "versions", "commit", "run")), KEY
 )
@@ -42,33 +39,38 @@ METHODS: dict[str, dict[str, Any]] = {
     "erm+penalty": {"method": "erm+penalty"},
     "manifold-mixup": {"method": "mixup", "mix_at": "hidden"},
 }
-# The methods of the paper's table; the others are run on request.
 PAPER_METHODS = ("erm", "mixup", "mixupe")
 # "reduced" has every other alpha and three values of eta; "default" is one configuration.
 GRIDS: dict[str, dict[str, list[float]]] = {
     "paper": PAPER_GRID,
     "reduced": {"alpha": PAPER_GRID["alpha"][1::2], "eta": PAPER_GRID["eta"][1:4]},
 }
+NUMBERS = ("alpha", "eta", "penalty_fraction")
 TRAINING = baselines.TRAINING
-# How many networks train as one, and how many inputs they may have in sum. A killed run loses the
-# work of one such group.
+# Networks that train as one, and their inputs in sum; a killed run loses one such group.
 TOGETHER = 15
 INPUTS_TOGETHER = 4_000
 
 
 @dataclass(frozen=True)
 class Config:
-    """A method with its alpha and eta; None if the method does not use it."""
+    """A method and the numbers that it reads; the others are None."""
 
     method: str
     alpha: float | None = None
     eta: float | None = None
+    penalty_fraction: float | None = None
+
+    @property
+    def numbers(self) -> dict[str, float | None]:
+        """The numbers by name."""
+        return {name: getattr(self, name) for name in NUMBERS}
 
     @property
     def params(self) -> dict[str, Any]:
         """The parameters of the estimator."""
-        numbers = {"alpha": self.alpha, "eta": self.eta}
-        return METHODS[self.method] | {k: v for k, v in numbers.items() if v is not None}
+        given = {name: value for name, value in self.numbers.items() if value is not None}
+        return METHODS[self.method] | given
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,11 +137,7 @@ def configs_of(method: str, grid: str) -> list[Config]:
 
 
 def splits_of(table: Table, kind: str, n_seeds: int) -> list[Split]:
-    """Return the splits of a dataset: ``"holdout"``, or those of its OpenML ``"task"``.
-
-    All methods share them. The folds of a task separate training from test samples only: a fifth
-    of the training samples is held out for validation.
-    """
+    """Return the splits of a dataset: ``"holdout"``, or those of its OpenML ``"task"``."""
     if kind == "holdout":
         splits = []
         for seed in range(n_seeds):

@@ -9,9 +9,10 @@ from benchmarks._harness.cli import add_run_options, positive_int, run_command
 from benchmarks._harness.results_file import ResultsFile
 from benchmarks._harness.runner import Item, run
 from benchmarks._harness.single_fits import tables_text
+from benchmarks._tabular.protocol import Config
 from benchmarks._vision_speech import timing
 from benchmarks._vision_speech.data import LAYOUTS, Dataset, load_audio, load_images
-from benchmarks._vision_speech.fits import SCHEMA, Config, Study, config_of
+from benchmarks._vision_speech.fits import SCHEMA, Study, config_of
 from benchmarks._vision_speech.networks import SMALL, network_of
 from benchmarks._vision_speech.report import Report, make_report, write_page
 from mixupe_sklearn.modules import NAMED
@@ -28,10 +29,7 @@ METHODS = {
     "mixupe-quarter": ("mixupe", 0.25),
     "manifold-mixup": ("manifold-mixup", 1.0),
 }
-# Manifold Mixup runs on request.
-DEFAULT_METHODS = [name for name in METHODS if name != "manifold-mixup"]
-# Settings where the command line has none. Images: the paper's, but for the epochs and a schedule
-# that suits few of them. Speech: the paper's.
+# The paper's settings; images have fewer epochs, and a schedule that suits few epochs.
 DEFAULTS: dict[str, dict[str, Any]] = {
     "image": {
         **{"optimizer": "sgd", "optimizer_params": {"momentum": 0.9}, "lr": 0.1},
@@ -44,10 +42,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         **{"alpha": 0.2, "eta": 0.01},
     },
 }
-# The paper's for Manifold Mixup.
-MANIFOLD_ALPHA = 2.0
-# Options that a recipe sets itself.
-OF_TRAINING = ("epochs", "lr", "batch_size", "augment")
+MANIFOLD_ALPHA = 2.0  # the paper's for Manifold Mixup
+OF_TRAINING = ("epochs", "lr", "batch_size", "augment")  # options that a recipe sets itself
 NETWORKS = {"image": tuple(SMALL), "speech": ("lenet", "vgg11(width=8)")}
 AUGMENTATIONS = ("none", "flip", "crop-flip", "resized-crop-flip")
 
@@ -77,13 +73,9 @@ def make_parser(kind: str, description: str, examples: str) -> argparse.Argument
     group = made.add_argument_group("fits")
     words = f"of {', '.join(METHODS)} (default: all but the last); mixupe-quarter computes the "
     words += "penalty on a quarter of each batch"
+    usual = [name for name in METHODS if name != "manifold-mixup"]
     group.add_argument(
-        "--methods",
-        nargs="+",
-        choices=METHODS,
-        default=DEFAULT_METHODS,
-        metavar="METHOD",
-        help=words,
+        "--methods", nargs="+", choices=METHODS, default=usual, metavar="METHOD", help=words
     )
     words = f"of {', '.join([*SMALL, *NAMED])}, with optional arguments in brackets: "
     words += "'preactresnet18(width=32)'; or recipes: 'cifar10-preactresnet50(scale=0.1)' "
@@ -184,19 +176,18 @@ def run_and_report(
 ) -> int:
     """Run open fits, or time epochs, then report on all rows; return the exit status."""
 
-    def work() -> int:
+    def work() -> None:
         resolve(options)
         name, training = FOLDERS[options.kind], training_of(options)
         # Results of bundled data are not kept in the repository.
-        folder = (
-            options.output or (pathlib.Path("build") if options.data is None else RESULTS) / name
-        )
+        parent = pathlib.Path("build") if options.data is None else RESULTS
+        folder = options.output or parent / name
         if options.timing is not None:
             path, numbers = folder / timing.FILE, {"alpha": options.alpha, "eta": options.eta}
             networks = options.networks
             timing.measure(path, load(options), networks, training, options.timing, **numbers)
             print(f"{tables_text([timing.table_of(path)])}\n\nTimes:  {path}")
-            return 0
+            return
         if not options.report_only:
             plan = (options.networks, configs(options), training, options.seeds)
             study, table = Study(*plan, options.retry_failed), load(options)
@@ -206,6 +197,5 @@ def run_and_report(
         print(make_report(report, folder))
         if options.docs:
             write_page(report, folder, name)
-        return 0
 
     return run_command(work)

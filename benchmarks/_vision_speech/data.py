@@ -35,13 +35,7 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images or audio, their classes, and what decides on the split.
-
-    ``kind`` is ``"image"`` or ``"speech"``. ``X`` is an array of images (n, height, width,
-    n_channels) or of waveforms (n, n_values), or a list of files. The first ``n_train`` samples
-    are for training, for every seed. With ``speakers``, each seed has its own split, with no
-    speaker on both sides.
-    """
+    """Samples, classes, and the split: the first ``n_train``, or for each seed by ``speakers``."""
 
     name: str
     kind: str
@@ -57,10 +51,7 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Twelve hex digits that depend on the samples, the classes and the split.
-
-        Of files only names and sizes count, as a dataset may be much larger than memory.
-        """
+        """Twelve hex digits of the samples (of files: names and sizes), classes and split."""
         digest = hashlib.sha256()
         if isinstance(self.X, np.ndarray):
             digest.update(repr((self.X.shape, self.X.dtype.str)).encode())
@@ -119,7 +110,6 @@ def _joined(name: str, X_train: Any, y_train: np.ndarray, X_test: Any, y_test: A
     return Dataset(name, "image", X, y, n_train=len(y_train))
 
 
-# Loaders of folders, by the name of a layout.
 LAYOUTS = {
     "cifar10": lambda folder: load_cifar(folder, "cifar10"),
     "cifar100": lambda folder: load_cifar(folder, "cifar100"),

@@ -1,8 +1,4 @@
-"""Rotated, sheared and zoomed test images, as in the paper's table of deformations.
-
-Their own seed draws the angles: an image is deformed in the same way for every method, network and
-seed of the training.
-"""
+"""Rotated, sheared and zoomed test images as in the paper, the same for every training."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,8 +11,7 @@ from mixupe_sklearn._images.augment import rotation, shear, warp, zoom
 from mixupe_sklearn._images.read import read_images
 
 SEED = 0
-# Images that are deformed at a time.
-BLOCK = 1_000
+BLOCK = 1_000  # images that are deformed at a time
 
 
 class Deformation(NamedTuple):
@@ -28,8 +23,7 @@ class Deformation(NamedTuple):
     high: float
 
 
-# By column of the rows, named as in the recipes. A zoom of 60 % shows the inner 60 % of an image's
-# width and height.
+# A zoom of 60 % shows the inner 60 % of an image's width and height.
 DEFORMATIONS = {
     "rotation_20": Deformation("rotation U(-20, 20)", rotation, -20, 20),
     "rotation_40": Deformation("rotation U(-40, 40)", rotation, -40, 40),

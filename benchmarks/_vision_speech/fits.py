@@ -11,7 +11,7 @@ from benchmarks._harness.results_file import Schema, as_json, rounded
 from benchmarks._harness.runner import Row
 from benchmarks._harness.single_fits import SingleFits
 from benchmarks._tabular.metrics import measure
-from benchmarks._tabular.protocol import METHODS
+from benchmarks._tabular.protocol import METHODS, NUMBERS, Config
 from benchmarks._vision_speech.data import Dataset
 from benchmarks._vision_speech.deformations import COLUMNS as DEFORMED
 from benchmarks._vision_speech.deformations import accuracies
@@ -28,7 +28,6 @@ KEPT = (
     *("max_epochs", "batch_size", "penalty", "lam_per", "single_pass"),
     *("amp", "channels_last", "compile", "device", "callbacks"),
 )
-NUMBERS = ("alpha", "eta", "penalty_fraction")
 KEY = ("dataset", "data", "seed", "network", "method", *NUMBERS, "params")
 TEXTS = ("dataset", "data", "network", "method", "params", "error", "versions", "commit", "run")
 SCHEMA = Schema(
@@ -44,35 +43,8 @@ SCHEMA = Schema(
 )
 
 
-@dataclass(frozen=True)
-class Config:
-    """A method and the numbers that it reads; the others are None."""
-
-    method: str
-    alpha: float | None = None
-    eta: float | None = None
-    penalty_fraction: float | None = None
-
-    @property
-    def numbers(self) -> dict[str, float | None]:
-        """The numbers by name."""
-        return {name: getattr(self, name) for name in NUMBERS}
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """Parameters of the estimator."""
-        given = {name: value for name, value in self.numbers.items() if value is not None}
-        return METHODS[self.method] | given
-
-
 def config_of(method: str, *, alpha: float, eta: float, penalty_fraction: float = 1.0) -> Config:
-    """A method with those of the numbers that it reads.
-
-    Examples
-    --------
-    >>> config_of("mixup", alpha=1.0, eta=0.001)
-    Config(method='mixup', alpha=1.0, eta=None, penalty_fraction=None)
-    """
+    """A method with those of the numbers that it reads."""
     read = METHOD_PARAMETERS[METHODS[method]["method"]]
     penalty = (eta, penalty_fraction) if "eta" in read else (None, None)
     return Config(method, alpha if "alpha" in read else None, *penalty)

@@ -8,7 +8,6 @@ from typing import Any
 from mixupe_sklearn.modules import NAMED
 from mixupe_sklearn.recipes import RECIPES, Recipe, recipe
 
-# The default networks, small enough for a CPU.
 SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "small-preactresnet": ("preactresnet18", {"width": 16, "blocks": (1, 1, 1, 1)}),
     "small-wideresnet": ("wideresnet28-10", {"depth": 10, "widening": 1}),
@@ -32,13 +31,7 @@ class Network:
 
 
 def network_of(text: str) -> Network:
-    """Read a network such as ``"vgg11(width=8)"``.
-
-    Examples
-    --------
-    >>> network_of("small-wideresnet(widening=2)").module_params
-    {'depth': 10, 'widening': 2}
-    """
+    """Read a network such as ``"vgg11(width=8)"``."""
     found = re.fullmatch(r"\s*([\w.-]+)\s*(?:\((.*)\))?\s*", text)
     name, arguments = found.groups() if found else (text, None)
     module, params = SMALL.get(name, (name, {}))
@@ -52,16 +45,11 @@ def network_of(text: str) -> Network:
     inside = ", ".join(f"{key}={value!r}" for key, value in given.items())
     shown = f"{name}({inside})" if inside else name
     if name in RECIPES:
-        return _of_recipe(shown, recipe(name), given)
+        scale, own = given.pop("scale", 1.0), recipe(name)  # scale makes a recipe smaller
+        made = own.make_estimator(scale=scale, module_params=given).get_params(deep=False)
+        training = {key: made[key] for key in OF_RECIPE if key in made}
+        return Network(shown, made["module"], made["module_params"] or {}, training, own)
     return Network(shown, module, params | given)
-
-
-def _of_recipe(name: str, found: Recipe, given: dict[str, Any]) -> Network:
-    """The network and training of a recipe; ``scale`` makes it smaller."""
-    scale = given.pop("scale", 1.0)
-    params = found.make_estimator(scale=scale, module_params=given).get_params(deep=False)
-    training = {key: params[key] for key in OF_RECIPE if key in params}
-    return Network(name, params["module"], params["module_params"] or {}, training, found)
 
 
 def _arguments(text: str, arguments: str) -> dict[str, Any]:

@@ -1,10 +1,4 @@
-"""Tables of the benchmarks of images and speech, made from rows alone, beside the paper's figures.
-
-Most of the paper's figures are in the package's recipes. Here are those that belong to no single
-training: Y. Zou, V. Verma, S. Mittal, W. H. Tang, H. Pham, J. Kannala, Y. Bengio, A. Solin and
-K. Kawaguchi, "MixupE: Understanding and Improving Mixup from Directional Derivative Perspective",
-UAI 2023, "Ablation Experiments" and "Sensitivity to hyperparameter eta".
-"""
+"""Tables of the benchmarks of images and speech, from rows alone, beside the paper's figures."""
 
 import json
 import pathlib
@@ -36,10 +30,11 @@ from benchmarks._harness.single_fits import (
     tables_text,
     write_report,
 )
+from benchmarks._tabular.protocol import NUMBERS, Config
 from benchmarks._vision_speech import timing
 from benchmarks._vision_speech.deformations import COLUMNS as DEFORMED
 from benchmarks._vision_speech.deformations import DEFORMATIONS
-from benchmarks._vision_speech.fits import NUMBERS, SCHEMA, Config
+from benchmarks._vision_speech.fits import SCHEMA
 from mixupe_sklearn.recipes import RECIPES
 
 PAGES = pathlib.Path(__file__).parents[2] / "docs" / "benchmarks"
@@ -56,8 +51,7 @@ TITLES = {
 }
 CELLS = ("erm", "mixup", "erm+penalty", "mixupe")
 METHOD = ["method", *NUMBERS]
-# Settings of a network, not of the training.
-OF_NETWORK = ("module", "module_params")
+OF_NETWORK = ("module", "module_params")  # settings of a network, not of the training
 
 PAPER_METHODS = ("erm", "mixup", "mixupe")
 # CIFAR-100, PreActResNet-50: test error (%), means of five runs.
@@ -72,10 +66,7 @@ PAPER_DEFORMED = {
 
 
 def paper_errors(dataset: str) -> dict[str, dict[str, tuple[float, float | None]]]:
-    """The paper's test errors (%), mean and deviation, by network and method.
-
-    Empty unless the name begins with that of a dataset of the paper.
-    """
+    """The paper's test errors (%) by network and method; empty if it lacks the dataset."""
     # The hyphen ends the name: a subset of cifar100 does not match cifar10.
     begins = dataset.replace("_", "-") + "-"
     return {
@@ -96,11 +87,7 @@ class Section:
 
 
 def sections_of(rows: pd.DataFrame) -> Iterator[Section]:
-    """Rows by dataset and training, in the order of the file.
-
-    A dataset with changed content is another dataset. Networks of one name with different
-    parameters get different names.
-    """
+    """Rows by dataset (other content is another dataset) and training, in their order."""
     params = rows["params"].map(json.loads)
     training = params.map(lambda one: as_json({k: one[k] for k in one if k not in OF_NETWORK}))
     network = params.map(lambda one: as_json({k: one.get(k) for k in OF_NETWORK}))
@@ -276,10 +263,7 @@ def paper_table(dataset: str) -> ReportTable | None:
 
 
 class Report(NamedTuple):
-    """A report: its name, title and file, and a function that makes the tables of a section.
-
-    Only the main report shows what the penalty costs.
-    """
+    """A report: its name, title and file, and a function that makes the tables of a section."""
 
     name: str
     title: str

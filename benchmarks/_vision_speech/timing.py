@@ -1,7 +1,4 @@
-"""What the penalty costs: epochs of Mixup and MixupE in turns, in one process.
-
-Times of whole fits are no fair comparison, as fits run in parallel and at different hours.
-"""
+"""What the penalty costs: epochs of Mixup and MixupE in turns, in one process."""
 
 import json
 import pathlib

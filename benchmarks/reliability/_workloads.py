@@ -1,8 +1,6 @@
 """Work that is interrupted by faults: units that finish one by one and are kept in files.
 
-Each workload can be started again at any time and continues where its files end. Its first
-function runs it and reports each unit when it is finished; the second reads the finished units
-from the files alone.
+A workload has a function that continues it where its files end, and one that reads these files.
 """
 
 import csv
@@ -32,8 +30,7 @@ from mixupe_sklearn.datasets import load_embedded
 from mixupe_sklearn.datasets import openml as tasks
 from mixupe_sklearn.persistence import load, save
 
-# Takes the name of a unit, and a value that must stay the same.
-Report = Callable[[str, str], None]
+Report = Callable[[str, str], None]  # takes the name of a unit, and a value that must stay the same
 Units = list[tuple[str, str]]
 
 SMALL = preset("paper") | {"module_params": {"d_hidden": (8,)}, "random_state": 0}
@@ -94,10 +91,7 @@ def saved_versions(folder: pathlib.Path) -> Units:
 
 
 def run_search(folder: pathlib.Path, report: Report) -> None:
-    """Search with a storage; the units are configurations with their scores.
-
-    A dead worker is detected after two seconds instead of thirty.
-    """
+    """Search with a storage; the units are configurations with their scores."""
     storage.HEARTBEAT, storage.GRACE = 1, 2
     finish = worker.finish
 
@@ -132,7 +126,6 @@ class _ReportingFile(ResultsFile):
     report: Report
 
     def add(self, rows: Any) -> None:
-        """Append rows, then report them."""
         rows = list(rows)
         super().add(rows)
         for row in rows:
@@ -174,10 +167,7 @@ def cached_spectrograms(folder: pathlib.Path) -> Units:
 
 
 def run_downloads(folder: pathlib.Path, report: Report) -> None:
-    """Load datasets and tasks from the server that the environment names, or from the cache.
-
-    The units are files of the cache.
-    """
+    """Load datasets and tasks from the server that the environment names, or from the cache."""
     import openml
 
     from mixupe_sklearn.datasets._openml import transport

@@ -1,11 +1,7 @@
 """Inject faults into running processes, and count finished work that is kept, doubled or lost.
 
-    python -m benchmarks.reliability.faults                       # the whole table: minutes
-    python -m benchmarks.reliability.faults --times 2 --only "kill -9" --work save search
-
-Each workload runs in its own folder on a small file system in memory, which becomes full or
-read-only when that is the fault. This needs a mount namespace: the command restarts itself in one
-with ``unshare``.
+Each workload has a small file system in memory, which becomes full or read-only when that is the
+fault. This needs a mount namespace: the command restarts itself in one with ``unshare``.
 """
 
 import argparse
@@ -68,10 +64,7 @@ class Tally:
 
 
 class Trial:
-    """A workload in its own folder, from start to end; the generator draws moments of faults.
-
-    ``server`` is the local OpenML server, where the fault concerns it.
-    """
+    """A workload in its own folder, from start to end; the generator draws moments of faults."""
 
     def __init__(
         self, tally: Tally, folder: pathlib.Path, rng: np.random.Generator, server: Any = None
@@ -130,9 +123,6 @@ class Trial:
         units = set(found)
         self.lost |= {name for name, value in self.reported.items() if (name, value) not in units}
         return found
-
-
-# Each fault is a function that injects it once, and returns whether work is left.
 
 
 def kill(trial: Trial) -> bool:
@@ -218,8 +208,8 @@ def run_together(trial: Trial, n_processes: int = 1, environment: str = "") -> b
 
 
 EVERY, TRAINING = tuple(WORKLOADS), ("fit with checkpoints", "search", "benchmark")
-# By fault: its function, the workloads, and a divisor of the number of tries. A fault that does
-# not depend on the moment is tried less often.
+# By fault: the function that injects it once and returns whether work is left, the workloads,
+# and a divisor of the number of tries.
 FAULTS: dict[str, tuple[Callable[[Trial], bool], Sequence[str], int]] = {
     "kill -9": (kill, EVERY, 1),
     "full disk": (fill_the_disk, EVERY, 1),
@@ -256,9 +246,6 @@ def run_row(tally: Tally, times: int, rng: np.random.Generator, server: Any) -> 
             trial.finish()
             shutil.rmtree(folder)
     return tally
-
-
-# Command --------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager

@@ -1,11 +1,6 @@
 """Large inputs and many calls: ``python -m benchmarks.reliability.load [--cases fits threads]``.
 
-Ten thousand classes, a hundred thousand sparse columns, ten million rows in a file, a category of
-fifty thousand levels, a thousand fits in one process, and two hundred predictions by sixteen
-threads with one fitted model. Each case runs in its own process, so that memory, threads and open
-files are its own, and reports what it checked.
-
-Each case is a row of a CSV file, and the table is made from these rows alone.
+Each case runs in its own process, so that memory, threads and open files are its own.
 """
 
 import argparse
@@ -50,26 +45,18 @@ from mixupe_sklearn import MixupEClassifier, MixupEImageClassifier, make_mixupe_
 
 ROWS = ROOT / "benchmarks" / "results" / "load" / "rows.csv"
 PAGE = ROOT / "docs" / "benchmarks" / "load.md"
-# Rows that are predicted in one call where a result for all would be large.
-PART = 1_000
+PART = 1_000  # rows that are predicted in one call where a result for all would be large
 BLOCK = 10_000
-# MiB that memory may grow by after the first fits: small pieces that malloc keeps.
-MOST_GROWTH = 4.0
+MOST_GROWTH = 4.0  # MiB that memory may grow by after the first fits: pieces that malloc keeps
 N_THREADS = 16
 
 
 class Finding(NamedTuple):
-    """The size of a case in words, what must hold and whether it does.
-
-    Growth is counted from ``start`` if that is later than the start of the case.
-    """
+    """The size of a case in words, what must hold and whether it does; growth from ``start`` on."""
 
     size: str
     checks: dict[str, bool]
     start: Usage | None = None
-
-
-# Large tables ---------------------------------------------------------------------------------
 
 
 def blobs(n_classes: int, n_rows: int, n_features: int = 32) -> tuple[np.ndarray, np.ndarray]:
@@ -200,9 +187,6 @@ def many_levels(n_rows: int, n_levels: int, **params: Any) -> Finding:
     )
 
 
-# Many calls -----------------------------------------------------------------------------------
-
-
 def make_rows(n_rows: int = 200) -> tuple[np.ndarray, np.ndarray]:
     """Ten normal features, and three classes."""
     X = np.random.default_rng(0).normal(size=(n_rows, 10)).astype(np.float32)
@@ -301,10 +285,7 @@ def n_differences(make: Callable[[], tuple[Any, Any]], n_calls: int) -> int:
 
 
 def many_calls(n_calls: int, names: Sequence[str] | None = None) -> Finding:
-    """Concurrent predictions against those of a model with equal seeds that predicts alone.
-
-    Memory counts after a first round, in which libraries allocate what they keep.
-    """
+    """Concurrent predictions against one model alone; memory counts after a first round."""
     models = {name: make for name, make in make_models().items() if name in (names or [name])}
     n_before = torch.get_num_threads()
     n_first = sum(n_differences(make, N_THREADS) for make in models.values())
@@ -318,8 +299,6 @@ def many_calls(n_calls: int, names: Sequence[str] | None = None) -> Finding:
     return Finding(f"{n_calls} calls by {N_THREADS} threads", checks, start)
 
 
-# Cases ----------------------------------------------------------------------------------------
-
 ONE = preset("paper") | {"batch_size": 500}
 SMALL = preset("paper") | {"batch_size": 50}
 SHORT = {"max_epochs": 2, "batch_size": 50}
@@ -327,7 +306,6 @@ FEW = {"max_epochs": 2, "min_steps": 0}
 NARROW = {"module_params": {"d_hidden": (32,)}}
 LARGE_FILE = {"max_epochs": 1, "batch_size": 10_000, "module_params": {"d_hidden": (32, 32)}}
 FAST = {"max_epochs": 3, "lr": 0.003, "early_stopping": True}
-# By name: the case in full, and in small sizes.
 CASES: dict[str, tuple[partial[Finding], partial[Finding]]] = {
     "classes": (
         partial(many_classes, 10_000, 30_001, **ONE | FAST),
@@ -370,8 +348,7 @@ CASES: dict[str, tuple[partial[Finding], partial[Finding]]] = {
 
 def measure_case(name: str, scale: str) -> dict[str, Any]:
     """Run a case in this process: its figures. One of the threads samples the memory."""
-    # So that imports on the way are not counted.
-    X = np.zeros((20, 2), dtype=np.float32)
+    X = np.zeros((20, 2), dtype=np.float32)  # so that imports on the way are not counted
     params = preset("paper") | {"max_epochs": 1, "batch_size": 10, "early_stopping": True}
     MixupEClassifier(**params).fit(X, np.arange(20) % 2).predict_proba(X)
     case = CASES[name][scale == "small"]
@@ -410,9 +387,6 @@ def measure_case(name: str, scale: str) -> dict[str, Any]:
         "commit": commit(),
         "run": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-
-
-# Table and command ----------------------------------------------------------------------------
 
 
 def load_table(rows: pd.DataFrame) -> str:

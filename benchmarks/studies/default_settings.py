@@ -1,16 +1,8 @@
 """The study behind the defaults: ``python -m benchmarks.studies.default_settings``.
 
-Every candidate is fitted on every dataset and split, with the splits and processes of the tabular
-benchmark. The phase ``choose`` prints validation scores only: test scores go to a file of their
-own, ``test.csv``, which this phase never reads. The phase ``ablation`` runs the defaults, and the
-defaults without one ingredient each, and prints test scores.
-
-``--grid`` runs nothing. It ranks every alpha and eta of the paper's grid by validation error, from
-the rows of the tabular benchmark; the pair with the lowest average rank is that of
-``preset("paper")``.
-
-A candidate sets parameters of the classifier and the preprocessor on top of the paper's settings.
-Add a candidate here and run the command, and its rows are added; a changed candidate is run again.
+The phase ``choose`` prints validation scores only and never reads the test scores in ``test.csv``.
+The phase ``ablation`` prints test scores of the defaults without one ingredient each. ``--grid``
+ranks each alpha and eta of the paper by validation error, from the rows of the tabular benchmark.
 """
 
 import argparse
@@ -24,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks._harness import report_tables
 from benchmarks._harness.cli import add_run_options, positive_int, run_command
 from benchmarks._harness.docs_tables import write_block
 from benchmarks._harness.labels import renamed_labels
@@ -45,11 +38,8 @@ ROOT = pathlib.Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "tables"
 GRID_ROWS = ROOT / "benchmarks" / "results" / "tabular" / "rows.csv"
 PAGE = ROOT / "docs" / "benchmarks" / "defaults.md"
-# The paper's datasets with more than 50,000 rows: hours for each candidate.
-LARGE = ("mnist_784", "volkert")
+LARGE = ("mnist_784", "volkert")  # more than 50,000 rows: hours for each candidate
 NONE = "There are no rows yet."
-
-# Candidates -----------------------------------------------------------------------------------
 
 # Parts that many candidates share. Earlier exploration (see the page) had found that rates above
 # the paper's need a schedule, and that held-out samples must end the training.
@@ -98,7 +88,6 @@ INGREDIENTS: dict[str, tuple[str, ...]] = {
     "own optimizer": ("optimizer", "optimizer_params", "lr", "weight_decay", "batch_size"),
     "own network": ("module", "module_params"),
 }
-# Ingredients that are the method itself.
 METHODS = {"mixing": "erm+penalty", "penalty": "mixup", "mixing and penalty": "erm"}
 
 
@@ -114,10 +103,7 @@ def candidate_settings() -> dict[str, Settings]:
 
 
 def ablation_settings() -> dict[str, Settings]:
-    """The present defaults, the same without one ingredient each, and the paper's preset.
-
-    An ingredient that the defaults do not have is left out.
-    """
+    """The present defaults, the same without one ingredient each, and the paper's preset."""
     default, paper = Settings({}, {}), paper_settings()
     values = paper.effective().classifier
     less = {
@@ -131,8 +117,6 @@ def ablation_settings() -> dict[str, Settings]:
     found = {name: one for name, one in found.items() if one.unlike_paper() != text}
     return {"default": default, **found, "paper": paper}
 
-
-# Fits and rows --------------------------------------------------------------------------------
 
 KEY = ("dataset", "data", "split", "candidate", "params")
 METRICS = ("error", "log_loss", "ece", "brier")
@@ -234,14 +218,8 @@ class Study(SingleFits):
         ]
 
 
-# Tables ---------------------------------------------------------------------------------------
-
-
 def wanted_rows(rows: pd.DataFrame, params: Mapping[str, str]) -> pd.DataFrame:
-    """Rows that did not fail, of the given candidates with their present parameters.
-
-    If the content of a dataset has changed, its newest rows count.
-    """
+    """Rows that did not fail, of the given candidates with their present parameters."""
     is_wanted = rows["params"] == rows["candidate"].map(params)
     if "error" in rows:
         is_wanted &= rows["error"] == ""
@@ -250,10 +228,7 @@ def wanted_rows(rows: pd.DataFrame, params: Mapping[str, str]) -> pd.DataFrame:
 
 
 def means_of(rows: pd.DataFrame, columns: Sequence[str], n_splits: int) -> pd.DataFrame:
-    """Means over the splits by dataset and candidate, of datasets that all candidates have.
-
-    A candidate with less than half of the datasets of the others is left out.
-    """
+    """Means over the splits by dataset and candidate, of datasets that all candidates have."""
     groups = rows.groupby(["dataset", "candidate"])
     complete = groups[list(columns)].mean()[groups.size() >= n_splits]
     names = complete.reset_index()[["dataset", "candidate"]]
@@ -262,11 +237,6 @@ def means_of(rows: pd.DataFrame, columns: Sequence[str], n_splits: int) -> pd.Da
     listed = [name for name, sets in by_candidate.items() if sets >= common]
     keeps = names["dataset"].isin(common) & names["candidate"].isin(listed)
     return complete[keeps.to_numpy()]
-
-
-def average_ranks(means: pd.DataFrame, column: str) -> pd.Series:
-    """Average rank of each candidate over the datasets; differences below rounding are ties."""
-    return (means[column].unstack() / SAME).round().rank(axis=1).mean()
 
 
 def times_of(rows: pd.DataFrame, means: pd.DataFrame) -> pd.DataFrame:
@@ -286,7 +256,10 @@ def choose_table(
         return None
     over_sets = means.groupby("candidate").mean()
     times = times_of(used, means).median()
-    ranks = {name: average_ranks(means, f"valid_{name}") for name in ("error", "log_loss")}
+    ranks = {  # differences below rounding are ties
+        name: (means[f"valid_{name}"].unstack() / SAME).round().rank(axis=1).mean()
+        for name in ("error", "log_loss")
+    }
     order, body = ranks["error"].sort_values(kind="stable").index, []
     for name in order:
         places = [
@@ -359,17 +332,11 @@ def make_table(
     return NONE if table is None else as_markdown(table)
 
 
-# The paper's grid -----------------------------------------------------------------------------
-
 N_SPLITS = 5
 
 
 def wrong_answers(rows: pd.DataFrame) -> pd.DataFrame:
-    """Validation errors of MixupE as counts, by alpha and eta (rows) and dataset (columns).
-
-    The percentages of the rows are rounded and would separate ties. Only datasets with the whole
-    grid on all splits of the paper's protocol are included.
-    """
+    """Validation errors of MixupE as counts, by alpha and eta (rows) and dataset (columns)."""
     is_one = (rows["method"] == "mixupe") & (rows["splits"] == "holdout") & (rows["error"] == "")
     is_one &= rows["params"] == json.dumps(TRAINING, sort_keys=True)
     rows = rows[is_one & (rows["split"] < N_SPLITS)]
@@ -397,34 +364,27 @@ def describe_grid(rows: pd.DataFrame) -> str:
         )
     ranks, best = wrong.rank().mean(axis=1), best_pair(wrong)
     grid = ranks.unstack()
-    lines = [
-        "| alpha | " + " | ".join(f"eta = {eta:g}" for eta in grid.columns) + " |",
-        "|" + "---|" * (len(grid.columns) + 1),
-    ]
+    header, lines = ["alpha", *(f"eta = {eta:g}" for eta in grid.columns)], []
     for alpha, values in grid.iterrows():
         shown = [f"**{v:.2f}**" if v == ranks.min() else f"{v:.2f}" for v in values]
-        lines.append(f"| {alpha:g} | " + " | ".join(shown) + " |")
+        lines.append([f"{alpha:g}", *shown])
     others = {name: best_pair(wrong.drop(columns=name)) for name in wrong}
     changed = [f"{name} (then {_pair(pair)})" for name, pair in others.items() if pair != best]
     left_out = ", ".join(sorted(set(rows["dataset"]) - set(wrong)))
     left_out = f" Left out, as the grid is incomplete: {left_out}." if left_out else ""
     next_best = ranks.sort_values(kind="stable").iloc[1:4].items()
     runners_up = ", ".join(f"{_pair(pair)} ({rank:.2f})" for pair, rank in next_best)
-    lines += [
-        "",
+    sentences = [
         f"Average rank of {len(ranks)} pairs by validation error over {wrong.shape[1]} datasets; "
         f"the middle is {(len(ranks) + 1) / 2:g}.{left_out}",
         f"Lowest: {_pair(best)} ({ranks.min():.2f}). Next: {runners_up}.",
         f"Without one of the datasets it would be another pair: {', '.join(changed) or 'never'}.",
     ]
-    return "\n".join(lines)
+    return "\n".join([report_tables.plain_markdown(header, lines, len(header)), "", *sentences])
 
 
 def _pair(pair: Any) -> str:
     return f"alpha={pair[0]:g}, eta={pair[1]:g}"
-
-
-# Command --------------------------------------------------------------------------------------
 
 
 def parser() -> argparse.ArgumentParser:
@@ -490,13 +450,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print, and return the exit status."""
     options = parser().parse_args(arguments)
 
-    def work() -> int:
+    def work() -> None:
         if options.grid is not None:
             print(describe_grid(read_rows(options.grid, FITS)))
         else:
             check_data(options)
             run_and_print(options)
-        return 0
 
     return run_command(work)
 

@@ -1,16 +1,7 @@
 """Paired comparisons with a reference: ``python -m benchmarks.studies.paired NAME``.
 
-``penalty_fraction`` and ``second_order`` compare settings of the penalty: once with
-``preset("paper")`` and once with a strong penalty, as the preset weights it lightly. Each seed has
-its own split, as in the tabular benchmark: 60 % of the rows to train and 20 % to test. Candidates
-are compared with the reference split by split. The difference of the reference to itself, with
-another seed on the same splits, is the noise. ``--timing ROUNDS`` measures times instead.
-
-``scaling`` compares the scalings of ``make_preprocessor``, with and without outliers.
-
-Each fit is a row of a CSV file, and the tables are made from these rows alone. The same command
-resumes a run. Datasets are bundled ones, and the paper's where ``--cache-dir`` names a cache of
-OpenML.
+Candidates are compared with the reference split by split. The difference of the reference to
+itself, with another seed, is the noise. The same command resumes a run.
 """
 
 import argparse
@@ -31,6 +22,7 @@ from sklearn.model_selection import StratifiedKFold
 from benchmarks._harness.cli import positive_int, run_command
 from benchmarks._harness.environment import commit, versions_of
 from benchmarks._harness.paired_timing import Run, ratio_of, take_turns, threads
+from benchmarks._harness.report_tables import plain_markdown
 from benchmarks._harness.results_file import ResultsFile, Schema, read_rows, rounded, write_text
 from benchmarks._harness.runner import Item, Row, run
 from benchmarks._harness.single_fits import SingleFits
@@ -41,10 +33,8 @@ from mixupe_sklearn import MixupEClassifier, make_mixupe_pipeline, make_preproce
 from mixupe_sklearn.datasets import EMBEDDED, Table, load_embedded
 
 RESULTS = pathlib.Path(__file__).parents[1] / "results"
-# Bundled datasets, the largest first.
-DATA = ("digits", "breast-cancer", "wine")
-# The reference once more, with other initial weights and draws.
-AGAIN = "another seed"
+DATA = ("digits", "breast-cancer", "wine")  # bundled datasets, the largest first
+AGAIN = "another seed"  # the reference once more, with other initial weights and draws
 SCHEMA = Schema(
     (
         *("dataset", "data", "n_rows", "n_features", "n_classes", "setting", "seed", "candidate"),
@@ -53,8 +43,7 @@ SCHEMA = Schema(
     frozenset(("dataset", "data", "setting", "candidate", "params", "versions", "commit", "run")),
     ("dataset", "data", "setting", "seed", "candidate", "params"),
 )
-# A difference counts where zero is more standard errors away.
-N_ERRORS = 2
+N_ERRORS = 2  # a difference counts where zero is more standard errors away
 
 
 def load(name: str, cache_dir: pathlib.Path | None = None) -> Table:
@@ -117,12 +106,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Study(SingleFits):
-    """A comparison of candidates with the first of them.
-
-    Settings are what is changed of ``preset("paper")``, candidates what is changed of that, by
-    their names in the tables. The candidate ``AGAIN`` has other seeds. A row records the
-    parameters ``recorded``.
-    """
+    """A comparison of changes of ``preset("paper")`` with the first; ``AGAIN`` has other seeds."""
 
     name: str
     settings: dict[str, dict[str, Any]]
@@ -177,10 +161,7 @@ class Study(SingleFits):
         return rows.sort_values(by, ascending=[True, False, True, True])
 
     def compare(self, rows: pd.DataFrame, value: str) -> pd.DataFrame:
-        """Mean and deviation of each candidate on each dataset, and its difference to the first.
-
-        The difference is paired: its standard error is that of the mean over common seeds.
-        """
+        """Mean and deviation by candidate and dataset, and the paired difference to the first."""
         lines = []
         for (setting, dataset), part in rows.groupby(["setting", "dataset"], sort=False):
             table = part.pivot(index="seed", columns="candidate", values=value)
@@ -214,14 +195,14 @@ class Study(SingleFits):
             f"and its mean over all:"
         )
         others = [name for name in self.candidates if name != self.reference]
-        table = [["setting", "data", self.reference, *others]]
+        table: list[list[str]] = []
+        summary: list[list[str]] = []
         for (setting, dataset), part in errors.groupby(["setting", "dataset"], sort=False):
             by_name = part.set_index("candidate").to_dict("index")
             full = by_name[self.reference]
             differences = [_difference(by_name[name]) for name in others]
             cells = [f"{full['mean']:.2f} ± {full['deviation']:.2f}", *differences]
             table.append([str(setting), str(dataset), *cells])
-        summary = [["setting", *others]]
         for setting, part in losses.groupby("setting", sort=False):
             groups = part.groupby("candidate")
             within, size = groups["is_within"].sum(), groups.size()
@@ -229,7 +210,8 @@ class Study(SingleFits):
             counts = [f"{within[one]} of {size[one]} ({mean[one]:+.4f})" for one in others]
             summary.append([str(setting), *counts])
         first, second = textwrap.fill(first, 120), textwrap.fill(second, 120)
-        return "\n\n".join([first, _markdown(table, 2), second, _markdown(summary, 1)])
+        shown = plain_markdown(["setting", "data", self.reference, *others], table, n_texts=2)
+        return "\n\n".join([first, shown, second, plain_markdown(["setting", *others], summary)])
 
     def time_fits(self, data: str, n_rounds: int) -> str:
         """Time of a fit of each candidate over one of the reference, in turns."""
@@ -260,20 +242,12 @@ class Study(SingleFits):
         print(f"\n{self.describe(read_rows(path, SCHEMA))}\n\nRows: {path}")
 
 
-def _markdown(lines: Sequence[Sequence[str]], n_texts: int) -> str:
-    """A table whose first line is the header and whose first columns are text."""
-    header, *rows = (f"| {' | '.join(line)} |" for line in lines)
-    rule = "|" + "---|" * n_texts + "--:|" * (len(lines[0]) - n_texts)
-    return "\n".join([header, rule, *rows])
-
-
 def _difference(one: Mapping[Hashable, Any]) -> str:
     shown = f"{one['difference']:+.2f} ± {one['standard_error']:.2f}"
     return shown if one["is_within"] else f"**{shown}**"
 
 
-# Nothing is changed, or the weight of the penalty: E[1-lam] is 1/3 in the second, seven times
-# that of the preset.
+# In the second, E[1-lam], the weight of the penalty, is 1/3: seven times that of the preset.
 SETTINGS: dict[str, dict[str, Any]] = {"default": {}, "strong": {"alpha": 1.0, "eta": 1.0}}
 _TRAINING = ("alpha", "eta", "lr", "max_epochs", "batch_size")
 PENALTY_FRACTION = Study(
@@ -306,12 +280,7 @@ SECOND_ORDER = Study(
 
 @dataclass(frozen=True)
 class ScalingStudy:
-    """Each scaling of numbers, on datasets as they are and with outliers.
-
-    The model has the paper's settings with batches of 32. In a spoiled dataset one entry in a
-    hundred, drawn at random, is multiplied by 10,000. There are five folds, repeated. Each repeat
-    has its own folds, outliers and seed, which all scalings share.
-    """
+    """Each scaling of numbers, on datasets as they are and with outliers, on the same folds."""
 
     data: Sequence[str] = ("iris", "wine", "breast-cancer", "digits")
     scalings: Sequence[str] = ("standard", "robust", "quantile", "splines")
@@ -365,11 +334,11 @@ class ScalingStudy:
         """Mean error of each scaling, and the deviation between repeats, as Markdown."""
         of_repeats = rows.groupby(["table", "scaling", "repeat"], sort=False)["test_error"].mean()
         found = of_repeats.groupby(["table", "scaling"], sort=False).agg(["mean", "std"])
-        lines = [["table", *(f'`"{scaling}"`' for scaling in self.scalings)]]
+        header, lines = ["table", *(f'`"{scaling}"`' for scaling in self.scalings)], []
         for table in rows["table"].unique():
             cells = (found.loc[(table, scaling)] for scaling in self.scalings)
             lines.append([table, *(f"{cell['mean']:.2f} ± {cell['std']:.2f}" for cell in cells)])
-        return _markdown(lines, len(lines[0]))
+        return plain_markdown(header, lines, n_texts=len(header))
 
     def main(self, options: argparse.Namespace) -> None:
         """Run all fits, write their rows, and print the table."""
@@ -418,12 +387,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     study = STUDIES[options.name]
     if isinstance(study, Study):
         study = replace(study, n_seeds=options.seeds)
-
-    def work() -> int:
-        study.main(options)
-        return 0
-
-    return run_command(work)
+    return run_command(partial(study.main, options))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,6 @@
 """The paper's first and second figure on images: ``python -m benchmarks.studies.paper_figures``.
 
-Figure 1 has the training and the test loss of ERM, Mixup and MixupE; figure 2 the least coefficient
-alpha over samples and outputs while Mixup trains, with two networks. Each training is a block of
-rows in a CSV file, a row per epoch, and the figures are drawn from these rows alone. The same
-command runs missing trainings.
+Figure 1 has losses of ERM, Mixup and MixupE, figure 2 the least coefficient alpha of Mixup.
 """
 
 import argparse
@@ -18,6 +15,7 @@ import pandas as pd
 
 from benchmarks._harness.cli import positive_int, run_command
 from benchmarks._harness.environment import commit, versions_of
+from benchmarks._harness.report_tables import plain_markdown
 from benchmarks._harness.results_file import ResultsFile, Schema, read_rows
 from benchmarks._vision_speech.data import Split, load_images
 from benchmarks._vision_speech.networks import SMALL, Network, network_of
@@ -121,13 +119,13 @@ def draw(rows: pd.DataFrame, folder: pathlib.Path) -> list[pathlib.Path]:
 def table(rows: pd.DataFrame) -> str:
     """The last and lowest values of the curves, as Markdown."""
     titles = ["training loss", "test loss", "lowest test loss", "alpha, lowest", "alpha, last"]
-    lines = [f"| network | method | {' | '.join(titles)} |", "|---|---|" + "--:|" * len(titles)]
+    lines = []
     for (network, method), part in newest(rows).groupby(["network", "method"], sort=False):
         part = part.sort_values("epoch")
         last, losses, alphas = part.iloc[-1], part["valid_loss"], part["alpha_min"]
         values = [last["train_loss"], losses.iloc[-1], losses.min(), alphas.min(), alphas.iloc[-1]]
-        lines.append(f"| {network} | {method} | {' | '.join(f'{v:.3f}' for v in values)} |")
-    return "\n".join(lines)
+        lines.append([network, method, *(f"{value:.3f}" for value in values)])
+    return plain_markdown(["network", "method", *titles], lines, n_texts=2)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -161,7 +159,6 @@ def train(options: argparse.Namespace) -> None:
     settings |= {"max_epochs": options.epochs, "batch_size": 50}
     networks = [network_of(text) for text in options.networks]
     data = f"{images.name}, {n_rows} images"
-    # Each method with the first network, Mixup with the others.
     trainings = [Training(data, networks[0], method, settings) for method in METHODS]
     trainings += [Training(data, network, "Mixup", settings) for network in networks[1:]]
     run(options.output, trainings, split)
@@ -171,12 +168,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run missing trainings, draw, and return the exit status."""
     options = parser().parse_args(arguments)
 
-    def work() -> int:
+    def work() -> None:
         if not options.report_only:
             train(options)
         rows = read_curves(options.output)
         print("", table(rows), "", *draw(rows, options.plots), sep="\n")
-        return 0
 
     return run_command(work)
 

@@ -1,23 +1,7 @@
 """Studies of the search: ``python -m benchmarks.studies.search [speed | pruning]``.
 
-``speed`` runs the paper's grid three ways. It has 55 configurations (45 of MixupE, 9 of Mixup,
-ERM), each with five seeds, the paper's network and training, and one validation split: 275 fits.
-
-- ``batched``: MixupESearchCV, which trains networks as one;
-- ``own``: GridSearchCV over MixupEClassifier, with the same seeds and so the same draws;
-- ``listing``: GridSearchCV over a plain skorch net that runs the paper's listing, with its two
-  loaders.
-
-The values of alpha are divided into parts at random. In each round every candidate runs one part,
-in turns, in two processes of one thread each. Two of three parts, with at most 2000 rows, take a
-few minutes; ``--rounds 3`` runs the whole grid. The processes are started before the clock.
-
-``pruning`` runs the same search of the default space with each pruner: 40 trials, three folds,
-several seeds. The best configuration is refitted and scored on rows that the search has not seen.
-The seed noise is the deviation, over seeds, of that test score without pruning.
-
-One row per search goes to a CSV file, and the tables are made from the rows of this run. The
-paper's datasets, such as mfeat-factors and optdigits, need ``--cache-dir``, a cache of OpenML.
+``speed`` runs the paper's grid with MixupESearchCV, which trains networks as one, and with
+GridSearchCV. ``pruning`` scores the best of each pruner on rows that the search has not seen.
 """
 
 import argparse
@@ -47,16 +31,12 @@ from mixupe_sklearn import MixupEClassifier, MixupESearchCV, preset
 from mixupe_sklearn.search import PAPER_GRID
 
 LIBRARIES = ("mixupe-sklearn", "torch", "scikit-learn", "skorch", "optuna", "joblib")
-# The most that the batched search may take of a candidate's time.
-MUST = {"listing": 0.25, "own": 0.8}
+MUST = {"listing": 0.25, "own": 0.8}  # the most of its time that the batched search may take
 # Scores are means of five accuracies; smaller differences are those of another order of summation.
 TIE = 1e-9
-# The first is the reference of the others.
-PRUNERS = ("none", "auto", "hyperband")
-# Rows to search on; the others are for the test.
-N_SEARCH_ROWS = 1000
-# The share of the epochs that pruning must save.
-MUST_SAVE = 0.5
+PRUNERS = ("none", "auto", "hyperband")  # the first is the reference of the others
+N_SEARCH_ROWS = 1000  # rows to search on; the others are for the test
+MUST_SAVE = 0.5  # the share of the epochs that pruning must save
 
 Grid = dict[str, list[Any]]
 Scores = dict[str, float]
@@ -86,9 +66,6 @@ def append_rows(path: pathlib.Path, rows: Iterable[Row], note: Mapping[str, str]
         with ResultsFile(path, Schema((*row, *note), frozenset()), timeout=60) as file:
             file.add([row | dict(note)])
         print({name: row[name] for name in row if name != "scores"}, file=sys.stderr, flush=True)
-
-
-# Speed ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -263,9 +240,6 @@ def run_speed(options: argparse.Namespace, path: pathlib.Path) -> None:
     print(f"\n{len(parts)} of {options.parts} parts of the grid. Rows: {path}")
 
 
-# Pruning --------------------------------------------------------------------------------------
-
-
 def search_once(name: str, pruner: str, seed: int, options: argparse.Namespace) -> Row:
     """Search, refit the best, and measure: one row."""
     X, y = load_data(name, options.cache_dir)
@@ -297,10 +271,7 @@ def search_once(name: str, pruner: str, seed: int, options: argparse.Namespace) 
 
 
 def describe_pruning(rows: pd.DataFrame) -> str:
-    """Each pruner on each dataset beside no pruning; scores and their noise in percent.
-
-    The loss of test score is paired, seed by seed.
-    """
+    """Each pruner beside no pruning; scores, their noise and the paired loss in percent."""
     lines, verdicts = [], []
     for (data, pruner), part in rows.groupby(["data", "pruner"], sort=False):
         part = part.set_index("seed")
@@ -368,12 +339,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a study, print its tables, and return the exit status."""
     options = parser().parse_args(arguments)
 
-    def work() -> int:
+    def work() -> None:
         if options.study != "pruning":
             run_speed(options, options.output / "search_speed.csv")
         if options.study != "speed":
             run_pruning(options, options.output / "pruning.csv")
-        return 0
 
     return run_command(work)
 

@@ -16,6 +16,7 @@ from benchmarks._harness.report_tables import (
     escape_latex,
     escape_markdown,
     markdown_code,
+    plain_markdown,
     printable,
     printable_lines,
 )
@@ -33,6 +34,11 @@ PLACES = {
     "item": "before\n\n- {}\n\nafter",
     "cell": "before\n\n| a | b |\n| --- | --- |\n| {} | c |\n\nafter",
 }
+
+
+def test_plain_markdown_aligns_numbers_to_the_right():
+    table = plain_markdown(["method", "seconds"], [["MixupE", "2"]])
+    assert table == "| method | seconds |\n|---|--:|\n| MixupE | 2 |"
 
 
 @pytest.mark.parametrize("place", PLACES)

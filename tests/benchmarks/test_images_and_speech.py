@@ -292,6 +292,11 @@ def test_images_of_any_kind_are_deformed_alike(tmp_path, monkeypatch):
 # --- networks and plans ---------------------------------------------------------------------------
 
 
+def test_a_config_has_only_the_numbers_that_its_method_reads():
+    config = config_of("mixup", alpha=1.0, eta=0.001)
+    assert config.numbers == {"alpha": 1.0, "eta": None, "penalty_fraction": None}
+
+
 def test_a_network_is_a_name_with_arguments():
     small = network_of("small-preactresnet")
     assert small.module_params == {"width": 16, "blocks": (1, 1, 1, 1)}

@@ -14,8 +14,10 @@ from benchmarks._tabular.report.results import (
     choose,
     choose_per_split,
     clean,
+    common_part,
     comparable,
     count_at_or_below,
+    default_methods,
     error_table,
     win_tie_loss,
 )
@@ -34,6 +36,15 @@ def frame(*rows):
 
 def both_splits(alpha=0.1, eta=None, method="mixup", **changes):
     return [make_row(method=method, alpha=alpha, eta=eta, split=s, **changes) for s in (0, 1)]
+
+
+def test_common_part_leaves_out_small_sets():
+    assert common_part([{1, 2, 3}, {2, 3, 4}, {4}]) == {2, 3}
+
+
+def test_default_methods_are_ours_and_baselines_with_defaults():
+    methods = ["erm", "mixupe-default", "mlp-sklearn", "logistic"]
+    assert default_methods(methods) == ["mixupe-default", "logistic"]
 
 
 def test_validation_errors_alone_select():

@@ -16,8 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from benchmarks._tabular.report.results import label_of
 from benchmarks._tabular.report.statistics import LEVEL, RankTest
 
-# Readers with colour blindness can distinguish these.
-COLOURS = "cividis_r"
+COLOURS = "cividis_r"  # readers with colour blindness can distinguish these
 _SETTINGS: Any = {
     "svg.fonttype": "none",  # text stays text, for screen readers and for searching
     "svg.hashsalt": "mixupe",  # equal rows give equal bytes
@@ -98,10 +97,7 @@ def draw_ranks(test: RankTest, name: str) -> Plot:
 
 
 def draw_map(table: pd.DataFrame, chosen: pd.Series, name: str) -> Plot:
-    """Draw the mean validation error by alpha and eta; a circle marks the chosen pair.
-
-    ``table`` has the configurations of one dataset and method, as ``summarise`` returns them.
-    """
+    """Draw the mean validation error by alpha and eta; a circle marks the chosen pair."""
     grid = table.pivot(index="eta", columns="alpha", values="valid_error")
     alphas, etas = list(grid.columns), list(grid.index)
     low, high = table["valid_error"].min(), table["valid_error"].max()

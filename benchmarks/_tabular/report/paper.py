@@ -40,10 +40,8 @@ FIGURES = {
     for (name, _), cells in _TABLE.items()
 }
 
-# OpenML has other datasets of the same names.
-DATA_IDS = dict(list(_TABLE))
-# Datasets of the paper that come with the package.
-EMBEDDED = ("iris", "balance-scale")
+DATA_IDS = dict(list(_TABLE))  # OpenML has other datasets of the same names
+EMBEDDED = ("iris", "balance-scale")  # datasets of the paper that come with the package
 
 
 def name_of(source: str, name: str, data_id: float) -> str:

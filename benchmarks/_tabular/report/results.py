@@ -1,7 +1,4 @@
-"""Select one configuration per dataset and method from the rows of all fits.
-
-All functions are pure: they take and return frames. Test errors never select anything.
-"""
+"""Select a configuration per dataset and method; test errors never select anything."""
 
 from collections.abc import Sequence
 
@@ -14,19 +11,13 @@ from benchmarks._tabular.report import paper
 
 METRICS = ["valid_error", "test_error", "valid_log_loss", "test_log_loss"]
 METRICS += ["test_balanced_accuracy", "test_ece", "fit_seconds", "predict_seconds"]
-# Columns that describe a dataset, the same in all its rows.
 ABOUT = ["dataset", "source", "splits", "data", "task_id", "data_id"]
 ABOUT += ["n_rows", "n_features", "n_classes", "in_paper"]
-# Columns that identify a configuration, and columns that break ties.
 CONFIG = ["set", "method", "alpha", "eta", "params"]
 TIES = ["valid_log_loss", "alpha", "eta"]
-# Rows hold rounded percentages: means this close come from the same number of errors.
-SAME = 1e-4
-# Our classifier with its current defaults and with those of the paper.
+SAME = 1e-4  # rows hold rounded percentages: means this close come from the same number of errors
 OURS, EARLIER = "mixupe-default", "mixupe-paper"
-# This baseline has the paper's network and training instead of its defaults.
-_NOT_DEFAULT = "mlp-sklearn"
-# The methods in the order of tables and figures; others follow by name.
+_NOT_DEFAULT = "mlp-sklearn"  # it has the paper's network and training instead of its defaults
 LABELS = {
     "erm": "ERM",
     "mixup": "Mixup",
@@ -60,23 +51,13 @@ def order_methods(methods: Sequence[str]) -> list[str]:
 
 
 def default_methods(methods: Sequence[str]) -> list[str]:
-    """Return ours and the baselines with default settings; none if ours is not there.
-
-    Examples
-    --------
-    >>> default_methods(["erm", "mixupe-default", "mlp-sklearn", "logistic"])
-    ['mixupe-default', 'logistic']
-    """
+    """Return ours and the baselines with default settings; none if ours is not there."""
     others = [name for name in methods if name in BASELINES and name != _NOT_DEFAULT]
     return order_methods([OURS, *others]) if OURS in methods else []
 
 
 def clean(rows: pd.DataFrame) -> pd.DataFrame:
-    """Keep the last row of each key, name the datasets, and mark failed fits.
-
-    Adds ``set``, the name of a dataset in the report (with its splits and fingerprint if several
-    share the name), ``in_paper``, its name in the paper's table or blank, and ``has_failed``.
-    """
+    """Keep the last row of each key; add ``set`` (its name), ``in_paper`` and ``has_failed``."""
     texts = list(FITS.texts)
     fits = rows[list(COLUMNS)].drop_duplicates(list(KEY), keep="last", ignore_index=True)
     fits[texts] = fits[texts].astype(object).map(printable).astype(str)
@@ -93,10 +74,7 @@ def clean(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def comparable(fits: pd.DataFrame) -> pd.DataFrame:
-    """Return the fits that did not fail, on the splits that the methods of a dataset share.
-
-    Adds ``n_common``, the number of these splits.
-    """
+    """Return fits that did not fail, on the ``n_common`` splits that all methods share."""
     good = fits[~fits["has_failed"]]
     n_params = good.groupby(["set", "method"])["params"].nunique()
     if (n_params > 1).any():
@@ -116,13 +94,7 @@ def comparable(fits: pd.DataFrame) -> pd.DataFrame:
 
 
 def common_part(parts: Sequence[set]) -> set:
-    """Return the intersection, without the sets that would leave at most half to the others.
-
-    Examples
-    --------
-    >>> sorted(common_part([{1, 2, 3}, {2, 3, 4}, {4}]))
-    [2, 3]
-    """
+    """Return the intersection, without the sets that would leave at most half to the others."""
     by_size = sorted(parts, key=len, reverse=True)
     common = by_size[0]
     for own in by_size:
@@ -132,11 +104,7 @@ def common_part(parts: Sequence[set]) -> set:
 
 
 def summarise(used: pd.DataFrame) -> pd.DataFrame:
-    """Average each configuration over the splits: one row per dataset, method, alpha and eta.
-
-    ``is_complete`` is whether a configuration has a fit for each compared split (see
-    ``comparable``). Only complete ones may be selected.
-    """
+    """Average each configuration over the splits; only complete ones may be selected."""
     groups = used.groupby(CONFIG, dropna=False, sort=False)
     means = groups[[*METRICS, "n_together", "n_common"]].mean()
     deviations = groups[METRICS].std(ddof=1).add_suffix("_std")
@@ -147,25 +115,7 @@ def summarise(used: pd.DataFrame) -> pd.DataFrame:
 
 
 def choose(rows: pd.DataFrame) -> pd.DataFrame:
-    """Select the configuration with the lowest mean validation error per dataset and method.
-
-    Ties go to the lower validation log loss, then to the smaller alpha, then to the smaller eta.
-    Only configurations with all splits count.
-
-    Parameters
-    ----------
-    rows : pandas.DataFrame
-        One row per fit. Of rows with the same key the last one counts.
-
-    Returns
-    -------
-    chosen : pandas.DataFrame
-        One row per dataset and method: ``set`` (its name in the report), the description of the
-        dataset, ``method``, ``alpha``, ``eta``, ``params``, ``grid`` (the one of which all
-        configurations are complete, or "in part"), ``n_splits`` (number of fits in the means),
-        ``n_configurations`` (complete ones), ``search_seconds`` (of all of them on one split), and
-        the mean of every metric, with its standard deviation over the splits in ``_std``.
-    """
+    """Select the configuration with the lowest mean validation error per dataset and method."""
     return choose_from(comparable(clean(rows)))
 
 
@@ -205,12 +155,7 @@ def _grid_of(method: str, complete: pd.DataFrame) -> str:
 
 
 def choose_per_split(used: pd.DataFrame) -> pd.DataFrame:
-    """Select on each split separately, by the validation error of that split alone.
-
-    Candidates and ties are those of ``choose``; the rows are those of ``comparable``. Returns one
-    row per dataset and method: ``set``, ``method``, ``n_splits``, and the mean ``test_error`` over
-    the splits with its standard deviation, ``test_error_std``.
-    """
+    """Select on each split separately, by the validation error of that split alone."""
     size = used.groupby(CONFIG, dropna=False)["split"].transform("size")
     fits = _lowest(used[size == used["n_common"]], ["set", "method", "split", "seed"])
     errors = fits.groupby(["set", "method"])["test_error"]

@@ -23,8 +23,7 @@ from benchmarks._tabular.report.results import (
 )
 from benchmarks._tabular.report.statistics import LEVEL, RankTest, compare_all_ranks, compare_pairs
 
-# Methods with a map of alpha and eta.
-MAPPED = ("mixupe", "mixupe-directional")
+MAPPED = ("mixupe", "mixupe-directional")  # methods with a map of alpha and eta
 SOURCE = (
     "The paper's figures are those of its table of tabular datasets: Zou et al., “MixupE: "
     "Understanding and Improving Mixup from Directional Derivative Perspective”, UAI 2023."
@@ -140,7 +139,6 @@ def main_table(found: Findings) -> ReportTable:
 
 
 def _errors(found: Findings) -> Section:
-    """Return the section of test errors."""
     sentences = [
         "For each dataset and method, alpha and eta are those with the lowest mean validation "
         "error. The table shows the test error of that configuration. Test errors select nothing."
@@ -174,7 +172,6 @@ def _strict(found: Findings) -> Section | None:
 
 
 def _ranks(found: Findings) -> Section:
-    """Return the section of average ranks and critical differences."""
     sentences: list[str] = []
     parts: list[ReportTable | None] = []
     plots = []
@@ -195,7 +192,6 @@ def _ranks(found: Findings) -> Section:
 
 
 def _pairs(found: Findings) -> Section:
-    """Return the section of paired tests."""
     pairs = compare_pairs(found.errors)
     if isinstance(pairs, str):
         return Section("pairs", "Paired tests", [pairs])
@@ -206,7 +202,6 @@ def _pairs(found: Findings) -> Section:
 
 
 def _choice(found: Findings) -> Section | None:
-    """Return the section of chosen pairs and of maps of alpha and eta."""
     table = tables.chosen_table(found.chosen)
     if table is None:
         return None
@@ -227,7 +222,6 @@ def _choice(found: Findings) -> Section | None:
 
 
 def _making(found: Findings) -> Section:
-    """Return the section on how the rows were made."""
     fits = found.fits
     runs = sorted(fits["run"])
     # The parameters of our own two methods are long, so they are named.

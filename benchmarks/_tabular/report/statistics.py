@@ -1,8 +1,4 @@
-"""Tests over datasets: whether methods differ by more than chance.
-
-Both tests use test errors as printed, with two decimals: a tie in the table is a tie here. With too
-few results they return a sentence that gives the reason.
-"""
+"""Tests over datasets, on errors as printed; with too few, a sentence gives the reason."""
 
 from dataclasses import dataclass
 
@@ -19,17 +15,12 @@ LEVEL = 0.05
 # Friedman's chi-squared is unreliable below five datasets, and with fewer than six no Wilcoxon
 # test can fall below 0.05.
 MIN_SETS_RANKS, MIN_SETS_PAIRS = 5, 6
-# Up to this many differences, all combinations of signs are counted: at most 65536.
-MAX_EXACT = 16
+MAX_EXACT = 16  # up to this many differences, all combinations of signs are counted: at most 65536
 
 
 @dataclass(frozen=True)
 class RankTest:
-    """Average ranks of methods, the best first, Friedman's test of them, and Nemenyi's of pairs.
-
-    Average ranks further apart than ``critical_difference`` differ (Nemenyi, 5 %); ``pairs`` has
-    Nemenyi's p value of each pair of methods.
-    """
+    """Average ranks of methods, the best first, Friedman's test of them, and Nemenyi's of pairs."""
 
     ranks: pd.Series
     n_sets: int
@@ -40,10 +31,7 @@ class RankTest:
 
 
 def compare_all_ranks(errors: pd.DataFrame) -> list[RankTest | str]:
-    """Rank the paper's methods, and the classifiers with default settings (or all methods).
-
-    Other methods may have run on fewer datasets; this does not affect the paper's methods.
-    """
+    """Rank the paper's methods, and the classifiers with default settings (or all methods)."""
     groups = [default_methods(list(errors)) or list(errors)]
     if set(paper.METHODS) < set(errors):
         groups.insert(0, list(paper.METHODS))
@@ -51,16 +39,9 @@ def compare_all_ranks(errors: pd.DataFrame) -> list[RankTest | str]:
 
 
 def compare_ranks(errors: pd.DataFrame) -> RankTest | str:
-    """Rank the methods on each dataset, and test whether their average ranks differ.
-
-    Parameters
-    ----------
-    errors : pandas.DataFrame
-        Test errors, datasets by methods; NaN if missing.
-    """
+    """Rank the methods on each dataset, and test whether their average ranks differ."""
     whole = errors
     while whole.shape[1] > 3 and len(whole.dropna()) < MIN_SETS_RANKS:
-        # The method with the fewest datasets is left out.
         whole = whole.drop(columns=whole.columns[::-1][whole.notna().sum()[::-1].argmin()])
     whole = whole.dropna()
     n_sets, n_methods = whole.shape
@@ -85,11 +66,7 @@ def compare_ranks(errors: pd.DataFrame) -> RankTest | str:
 
 
 def compare_pairs(errors: pd.DataFrame) -> pd.DataFrame | str:
-    """Wilcoxon's signed-rank test over datasets, with Holm's correction for their number.
-
-    Returns one row per pair: ``method``, ``other``, ``n_sets``, ``wins``, ``ties``, ``losses``, the
-    ``median`` of the differences, ``p_value`` and ``p_holm``; or why there are none.
-    """
+    """Wilcoxon's signed-rank test over datasets, with Holm's correction for their number."""
     rows = [_compare(errors, *pair) for pair in _pairs(list(errors))]
     table = pd.DataFrame([row for row in rows if row["n_sets"] >= MIN_SETS_PAIRS])
     if table.empty:
@@ -112,7 +89,6 @@ def _pairs(methods: list[str]) -> list[tuple[str, str]]:
 
 
 def _compare(errors: pd.DataFrame, method: str, other: str) -> dict:
-    """Return the row of one pair."""
     both = errors[[method, other]].dropna()
     # Integer hundredths: equal differences compare equal despite rounding.
     differences = ((both[method] - both[other]) * 100).round().to_numpy()
@@ -130,10 +106,7 @@ def _compare(errors: pd.DataFrame, method: str, other: str) -> dict:
 
 
 def signed_rank_p(differences: np.ndarray) -> float:
-    """Return the two-sided p value of Wilcoxon's signed-rank test, without differences of zero.
-
-    Up to 16 differences it is exact, also with ties.
-    """
+    """Return Wilcoxon's two-sided p value, without zeros; exact up to 16 differences."""
     differences = differences[differences != 0]
     if len(differences) < 2:  # one difference has either sign with equal probability
         return 1.0

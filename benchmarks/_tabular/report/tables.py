@@ -30,8 +30,7 @@ from benchmarks._tabular.report.results import (
 )
 from benchmarks._tabular.report.statistics import RankTest
 
-# Number of listed reasons of failures.
-MAX_FAILURES = 30
+MAX_FAILURES = 30  # number of listed reasons of failures
 GRIDS = {
     "in part": "only some of the paper's values of alpha and eta are finished.",
     "reduced": "fewer values of alpha and eta than in the paper.",
@@ -56,10 +55,7 @@ def _plain_table(
 
 
 def method_error_table(chosen: pd.DataFrame, remarks: Mapping[str, str]) -> ReportTable:
-    """Return test errors by dataset and method, with the paper's beside them.
-
-    ``remarks`` give the reason for each dataset without errors.
-    """
+    """Return test errors by dataset and method, with the paper's beside them."""
     methods = list(error_table(chosen))
     beside = [m for m in methods if m in paper.METHODS and chosen["in_paper"].any()]
     columns = [Column("Dataset", is_number=False)]
@@ -88,7 +84,6 @@ def method_error_table(chosen: pd.DataFrame, remarks: Mapping[str, str]) -> Repo
 
 
 def _error_row(own: pd.DataFrame, methods: Sequence[str], beside: Sequence[str]) -> list[Cell]:
-    """Return the cells of one dataset."""
     by_method = own.set_index("method")
     lowest = own["test_error"].map(as_printed).min()
     theirs = paper.FIGURES.get(own["in_paper"].iloc[0], {})
@@ -159,16 +154,11 @@ def strict_table(strict: pd.DataFrame, names: Sequence[str]) -> ReportTable:
 
 def wins_table(errors: pd.DataFrame) -> ReportTable:
     """Return wins, ties and losses of each pair of methods."""
-    rows = [
-        [
-            label_of(method),
-            *(
-                "·" if other == method else "/".join(map(str, win_tie_loss(errors, method, other)))
-                for other in errors
-            ),
-        ]
-        for method in errors
-    ]
+    rows = []
+    for method in errors:
+        counts = [() if m == method else win_tie_loss(errors, method, m) for m in errors]
+        cells = ["/".join(map(str, one)) or "·" for one in counts]
+        rows.append([label_of(method), *cells])
     return _plain_table(
         "wins",
         "Wins/ties/losses of the method of the row against that of the column, over datasets.",

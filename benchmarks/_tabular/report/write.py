@@ -47,19 +47,7 @@ def make_report(
     command: str = "",
     not_run: Mapping[str, str] = MappingProxyType({}),
 ) -> Report:
-    """Write ``report.md``, ``report.tex`` and ``report.html`` from the rows.
-
-    Parameters
-    ----------
-    rows : pandas.DataFrame
-        One row per fit, as ``read_rows`` returns them; a run need not be complete.
-    folder : pathlib.Path
-        The output folder, created if needed.
-    command : str, default=""
-        The command that made the rows.
-    not_run : mapping of str to str, default={}
-        Datasets without a run, and why.
-    """
+    """Write ``report.md``, ``report.tex`` and ``report.html`` from the rows."""
     found = find(rows, command, not_run)
     sections = make_sections(found)
     return Report(
