@@ -153,6 +153,11 @@ def time_monitor(name: str, epochs: int, rounds: int) -> Results:
     return {"name": name, "epochs": epochs, "looks": n_evaluated, "seconds": times}
 
 
+def monitor_measurements() -> Measurements:
+    """Times of each dataset."""
+    return {f"{size[0]}, {size[1]}": partial(time_monitor, *size) for size in MONITOR_SIZES}
+
+
 def report_monitor(results: Results) -> str:
     """The figures with their bound, in Markdown."""
     header = ["data", "epochs", "evaluated", "rounds", "an epoch, ms", "ratio (quartiles)", ""]
@@ -228,9 +233,9 @@ def time_latency(data: str, n_members: int, rounds: int) -> Results:
     return {"data": data, "n_members": n_members, "seconds": times}
 
 
-def measurements_of(time: Callable[..., Results], sizes: tuple[Any, ...]) -> Measurements:
-    """Times of each size, by its first two entries."""
-    return {f"{size[0]}, {size[1]}": partial(time, *size) for size in sizes}
+def latency_measurements() -> Measurements:
+    """Times of each dataset and number of members."""
+    return {f"{size[0]}, {size[1]}": partial(time_latency, *size) for size in LATENCY_SIZES}
 
 
 def report_latency(results: Results) -> str:
@@ -254,10 +259,6 @@ def report_latency(results: Results) -> str:
     return f"{caption}\n\n{plain_markdown(header, rows)}"
 
 
-of_monitor = partial(measurements_of, time_monitor, MONITOR_SIZES)
-of_latency = partial(measurements_of, time_latency, LATENCY_SIZES)
-
-
 class Part(NamedTuple):
     """A comparison: its file of results, its page and block in the docs, and its functions."""
 
@@ -278,7 +279,9 @@ PARTS = {
         "members.json", "benchmarks/defaults.md", "members", member_measurements, report_members
     ),
     "monitor": Part(
-        "monitor.json", "user_guide/diagnostics.md", "monitor", of_monitor, report_monitor
+        "monitor.json", "user_guide/diagnostics.md", "monitor", monitor_measurements, report_monitor
     ),
-    "latency": Part("one_row.json", "user_guide/serving.md", "one-row", of_latency, report_latency),
+    "latency": Part(
+        "one_row.json", "user_guide/serving.md", "one-row", latency_measurements, report_latency
+    ),
 }
