@@ -160,7 +160,9 @@ def _run(run_job: RunJob, job: Job, cost: int, owner: int) -> tuple[int, list[Ro
     return cost, run_job(job)
 
 
-_load_table = lru_cache(maxsize=1)(joblib.load)
+@lru_cache(maxsize=1)
+def _load_table(path: pathlib.Path) -> Any:
+    return joblib.load(path)
 
 
 @lru_cache
