@@ -206,24 +206,7 @@ def _part_of(number: int, scale: float, least: int = 1) -> int:
 
 
 def narrow(module: str, scale: float) -> dict[str, Any]:
-    """Return the parameters that multiply the widths of a network by a scale.
-
-    Parameters
-    ----------
-    module : str
-        Name of the network.
-    scale : float
-        Below 1; a scale of 1 changes nothing.
-
-    Returns
-    -------
-    module_params : dict
-
-    Examples
-    --------
-    >>> narrow("vgg11", 0.25), narrow("vit-b16", 0.25), narrow("wideresnet28-10", 0.25)
-    ({'width': 16, 'd_hidden': 128}, {'n_heads': 3, 'd_model': 192}, {'widening': 2})
-    """
+    """Return the parameters that multiply the widths of a network by a scale."""
     if scale == 1:
         return {}
     if module == "lenet":

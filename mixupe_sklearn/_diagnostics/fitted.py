@@ -37,17 +37,7 @@ class Sample(NamedTuple):
 
 
 def fitted_net(estimator: Any, X: Any, y: Any, member: int = 0) -> tuple[Any, Any]:
-    """The net of one member, and a dataset of the samples as the net takes them.
-
-    Parameters
-    ----------
-    estimator : estimator of this package, a pipeline that ends with one, or MixupENet
-        Fitted.
-    X, y : array-like
-        Samples and their targets, as for ``fit``.
-    member : int, default=0
-        Index of the network, if there are several.
-    """
+    """The net of one member, and a dataset of the samples as the net takes them."""
     if isinstance(estimator, Pipeline):
         check_is_fitted(estimator)
         X = estimator[:-1].transform(X) if len(estimator) > 1 else X
@@ -79,13 +69,7 @@ def member_of(nets: Sequence[Any], member: int) -> Any:
 
 
 def spread(n_rows: int, n_wanted: int) -> np.ndarray:
-    """Indices of some samples, evenly spaced over all, without a random draw.
-
-    Examples
-    --------
-    >>> spread(10, 4), spread(3, 8)
-    (array([0, 3, 6, 9]), array([0, 1, 2]))
-    """
+    """Indices of some samples, evenly spaced over all, without a random draw."""
     return np.linspace(0, n_rows - 1, min(n_rows, n_wanted)).round().astype(int)
 
 

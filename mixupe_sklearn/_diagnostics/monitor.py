@@ -34,13 +34,7 @@ _RULES: dict[str, Rule] = {
 
 
 def n_monitored(n_rows: int, n_outputs: int) -> int:
-    """Number of samples to evaluate, so that an evaluation is cheap beside an epoch.
-
-    Examples
-    --------
-    >>> n_monitored(16000, 26), n_monitored(1437, 10), n_monitored(50000, 10)
-    (26, 16, 64)
-    """
+    """Number of samples to evaluate, so that an evaluation is cheap beside an epoch."""
     affordable = _SHARE / 2 * 3 * n_rows / (1 + n_outputs)
     return int(min(max(affordable, _MIN_ROWS), _MAX_ROWS))
 
@@ -48,13 +42,7 @@ def n_monitored(n_rows: int, n_outputs: int) -> int:
 def epochs_between(
     n_rows: int, batch_size: int, n_outputs: int, work: float, n_evaluated: int
 ) -> int:
-    """Number of epochs between evaluations; ``work`` is the multiplications of one sample.
-
-    Examples
-    --------
-    >>> epochs_between(16000, 100, 26, 22_000, 26), epochs_between(120, 100, 3, 17_000, 16)
-    (1, 44)
-    """
+    """Number of epochs between evaluations; ``work`` is the multiplications of one sample."""
     # A backward pass costs two forward ones. An evaluation runs one backward pass per output.
     epoch = math.ceil(n_rows / batch_size) * _STEP + 3 * n_rows * work
     evaluation = _EVALUATION + n_evaluated * (1 + n_outputs) * work

@@ -34,25 +34,12 @@ LEAST_ALPHA = 1e-8
 
 
 def moments(order: int, alpha: float, beta: float | None = None) -> np.ndarray:
-    """``E[a**k]`` for k = 1 to ``order`` under the mixture that Mixup induces.
-
-    Examples
-    --------
-    >>> moments(3, 1.0)                                  # a ~ Beta(1, 2): 1/3, 1/6, 1/10
-    array([0.33333333, 0.16666667, 0.1       ])
-    """
+    """``E[a**k]`` for k = 1 to ``order`` under the mixture that Mixup induces."""
     return np.array([one_minus_lam_moment(k, alpha, beta) for k in range(1, order + 1)])
 
 
 def nodes(alpha: float, beta: float | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights of a quadrature for expectations over ``a`` under the same mixture.
-
-    Examples
-    --------
-    >>> points, weights = nodes(0.5)
-    >>> bool(np.isclose(weights @ points**3, moments(3, 0.5)[2]))
-    True
-    """
+    """Nodes and weights of a quadrature for expectations over ``a`` under the same mixture."""
     beta = alpha if beta is None else beta
     if is_unmixed(alpha, beta) or min(alpha, beta) < LEAST_ALPHA:
         return np.zeros(1), np.ones(1)
@@ -72,12 +59,6 @@ def derivatives_at_zero(phi: Callable[[Tensor], Tensor], order: int) -> list[Ten
 
     Nested forward-mode differentiation: each order needs as much memory as ``phi`` itself,
     regardless of the number of inputs.
-
-    Examples
-    --------
-    >>> import torch
-    >>> [round(float(value), 6) for value in derivatives_at_zero(lambda a: torch.exp(2 * a), 3)]
-    [1.0, 2.0, 4.0, 8.0]
     """
 
     def up_to(number: int) -> Callable[[Tensor], tuple[Tensor, ...]]:
@@ -122,14 +103,6 @@ def coefficients(
         The coefficients.
     q : Tensor of shape (n_samples,)
         The derivative.
-
-    Examples
-    --------
-    >>> import torch                                     # f = (2x, 0) at x = 0, E[x'] = 3
-    >>> X = torch.zeros(1, 1, requires_grad=True)
-    >>> logits = torch.cat([2 * X, 0 * X], dim=1)
-    >>> coefficients(logits, X, torch.tensor([[1.0, 0.0]]), X_mean=3.0)
-    (tensor([[-0.5000,  0.0000]]), tensor([-3.]))
     """
     n_samples, n_outputs = logits.shape
     unit = torch.eye(n_outputs, dtype=logits.dtype, device=logits.device)

@@ -134,15 +134,6 @@ class DistributedNet(MixupENet):
     Callbacks run in every process. ``save_params`` (skorch's ``Checkpoint``) writes in the main
     process only. A callback that writes files should check ``net.accelerator.is_main_process``.
     The processes talk by gloo on the CPU; otherwise each has one GPU.
-
-    Examples
-    --------
-    >>> import numpy as np, torch
-    >>> from mixupe_sklearn._distributed.net import DistributedNet
-    >>> X, y = np.eye(10, dtype="float32"), np.arange(10) % 2
-    >>> net = DistributedNet(torch.nn.Linear(10, 2), max_epochs=2, verbose=0).fit(X, y)
-    >>> net.predict_proba(X).shape
-    (10, 2)
     """
 
     verbose: int

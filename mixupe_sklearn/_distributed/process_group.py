@@ -25,35 +25,17 @@ _STOP = "stop"
 
 
 def is_distributed() -> bool:
-    """Whether ``torchrun`` started several processes.
-
-    Examples
-    --------
-    >>> is_distributed()
-    False
-    """
+    """Whether ``torchrun`` started several processes."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def is_main() -> bool:
-    """Whether this is the main process, which prints and writes.
-
-    Examples
-    --------
-    >>> is_main()
-    True
-    """
+    """Whether this is the main process, which prints and writes."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
 def trains_together(distributed: bool | str) -> bool:
-    """Whether an estimator with this ``distributed`` trains in several processes here.
-
-    Examples
-    --------
-    >>> trains_together("auto"), trains_together(False)
-    (False, False)
-    """
+    """Whether an estimator with this ``distributed`` trains in several processes here."""
     if distributed is True and not is_distributed():
         raise ValueError(
             "Got distributed=True in a single process, but expected several: start the program "
@@ -63,14 +45,7 @@ def trains_together(distributed: bool | str) -> bool:
 
 
 def own_device(device: torch.device) -> torch.device:
-    """Join the other processes; return the device of this one: the GPU with its local rank.
-
-    Examples
-    --------
-    >>> import torch
-    >>> own_device(torch.device("cpu"))
-    device(type='cpu')
-    """
+    """Join the other processes; return the device of this one: the GPU with its local rank."""
     if is_distributed():
         join(device.type)
     if device.type != "cuda" or device.index is not None:
@@ -80,13 +55,7 @@ def own_device(device: torch.device) -> torch.device:
 
 @functools.cache
 def join(device_type: str = "cpu") -> Any:
-    """Join the other processes, once, and return their ``accelerate.Accelerator``.
-
-    Parameters
-    ----------
-    device_type : str, default="cpu"
-        ``"cpu"`` (gloo), or the device type of the processes.
-    """
+    """Join the other processes, once, and return their ``accelerate.Accelerator``."""
     try:
         import accelerate
         from accelerate.utils import InitProcessGroupKwargs
@@ -116,13 +85,7 @@ def _leave() -> None:
 
 
 def same_seed(device_type: str = "cpu") -> int:
-    """A new seed, the same in all processes; all of them must call this.
-
-    Examples
-    --------
-    >>> 0 <= same_seed() < 2**32
-    True
-    """
+    """A new seed, the same in all processes; all of them must call this."""
     seeds = [secrets.randbits(32)]
     if is_distributed():
         join(device_type)
@@ -133,16 +96,7 @@ def same_seed(device_type: str = "cpu") -> int:
 
 @contextmanager
 def report_lost_process(when: Callable[[], str]) -> Iterator[None]:
-    """Turn errors about a lost process into a ConnectionError that names the time.
-
-    Examples
-    --------
-    >>> with report_lost_process(lambda: "in epoch 3"):
-    ...     raise RuntimeError("[gloo/pair.cc:537] Connection closed by peer. Good luck.")
-    Traceback (most recent call last):
-        ...
-    ConnectionError: Got no answer from another process in epoch 3 (Connection closed by peer), ...
-    """
+    """Turn errors about a lost process into a ConnectionError that names the time."""
     try:
         yield
     except RuntimeError as error:
@@ -158,13 +112,7 @@ def report_lost_process(when: Callable[[], str]) -> Iterator[None]:
 
 
 def from_all(value: Any) -> list[Any]:
-    """The values of all processes, in all of them; all of them must call this.
-
-    Examples
-    --------
-    >>> from_all("a value")
-    ['a value']
-    """
+    """The values of all processes, in all of them; all of them must call this."""
     if not dist.is_initialized():
         return [value]
     values: list[Any] = [None] * dist.get_world_size()
@@ -173,16 +121,9 @@ def from_all(value: Any) -> list[Any]:
 
 
 def check_same(found: Mapping[str, Any]) -> None:
-    """Raise a ValueError in all processes if they are about to train different things.
+    """Raise a ValueError in all processes if values that must be equal differ.
 
-    Parameters
-    ----------
-    found : dict
-        Values that must be equal, by name. Arrays may differ by rounding, as between machines.
-
-    Examples
-    --------
-    >>> check_same({"batch_size": 100})
+    Arrays may differ by rounding, as between machines.
     """
     everyone = from_all(dict(found))
     for name in dict.fromkeys(name for others in everyone for name in others):
@@ -212,15 +153,6 @@ def synchronised(when: Callable[[], str]) -> Iterator[None]:
 
     The main process decides whether training stops (KeyboardInterrupt, as in skorch). An error in
     one process ends all of them.
-
-    Examples
-    --------
-    >>> try:
-    ...     with synchronised(lambda: "in epoch 3"):
-    ...         raise KeyboardInterrupt
-    ... except KeyboardInterrupt:
-    ...     print("training ends here")
-    training ends here
     """
     own: BaseException | None = None
     try:

@@ -72,15 +72,6 @@ class ShardDraw(Draw):
 
         The gradients are with respect to this process's logits. They are multiplied by the number
         of processes, so that their mean over the processes is the gradient of the batch.
-
-        Examples
-        --------
-        >>> import torch
-        >>> shard = Shard(0, 2, total=lambda values: 2 * values)   # the other has equal terms
-        >>> draw = ShardDraw.of(Draw(), shard, mixed_weight=0.5, penalty_weight=0.5)
-        >>> term = Term(torch.tensor(3.0), torch.ones(1, 1))
-        >>> draw.reduce(term, term)[0]
-        Term(value=tensor(3.), grad=tensor([[1.]]))
         """
         n_shards, own_value = self.shard.n_shards, self.penalty_weight * penalty.value
         values = torch.stack([self.mixed_weight * mixup.value, own_value.detach()])
@@ -120,13 +111,7 @@ def sharded_loss(
 
 
 def shard_sizes(n_samples: int, n_shards: int) -> tuple[int, ...]:
-    """Samples of each shard of a batch: as equal as possible, the larger shards first.
-
-    Examples
-    --------
-    >>> shard_sizes(7, 3), shard_sizes(1, 2)
-    ((3, 2, 2), (1, 0))
-    """
+    """Samples of each shard of a batch: as equal as possible, the larger shards first."""
     small, n_larger = divmod(n_samples, n_shards)
     return tuple(small + (rank < n_larger) for rank in range(n_shards))
 
@@ -135,13 +120,6 @@ def own_rows(rows: np.ndarray, shard: Shard) -> np.ndarray:
     """The shard of some samples; if there are too few for all shards, the first sample instead.
 
     A process without samples must still run the module, since the others wait for its gradients.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rows = np.array([4, 2, 7])
-    >>> own_rows(rows, Shard(0, 2, total=None)), own_rows(rows[:1], Shard(1, 2, total=None))
-    (array([4, 2]), array([4]))
     """
     sizes = shard_sizes(len(rows), shard.n_shards)
     start = sum(sizes[: shard.rank])
@@ -154,13 +132,6 @@ def cut(
     """Reduce a whole batch to the samples of one process; a batch of own samples stays as it is.
 
     A process mixes the hidden states that it computes, so it mixes its samples with each other.
-
-    Examples
-    --------
-    >>> import torch
-    >>> X, y, weight, shard = cut(torch.arange(5), torch.arange(5), None, Shard(1, 2, None))
-    >>> X, shard.sizes
-    (tensor([3, 4]), (3, 2))
     """
     if shard.sizes is not None:
         return X, y, sample_weight, shard
@@ -183,16 +154,6 @@ def own_draw(draw: Draw, n_samples: int, shard: Shard, least: int = 1) -> ShardD
         The place of this process.
     least : int, default=1
         Minimum number of clean samples, if a shard has as many.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> draw = Draw(lam=0.5, partner=np.array([2, 0, 1]))
-    >>> own_draw(draw, 3, Shard(1, 2, total=None)).mixed           # a process with all samples
-    array([2])
-    >>> own = own_draw(draw, 3, Shard(0, 2, total=None, sizes=(2, 1)))
-    >>> own.partner, round(own.mixed_weight, 3)                    # with its own two samples
-    (array([1, 0]), 0.667)
     """
     if shard.sizes is not None:
         return _of_own_samples(draw, shard, shard.sizes, least)

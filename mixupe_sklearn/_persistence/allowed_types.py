@@ -114,15 +114,7 @@ def is_ufunc(name: str) -> bool:
 
 
 def name_of(thing: Any) -> str:
-    """The name of a type or function in a file.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.pipeline import Pipeline
-    >>> name_of(Pipeline), name_of(np.log1p), name_of(dict.fromkeys)
-    ('sklearn.Pipeline', 'numpy.log1p', 'dict.fromkeys')
-    """
+    """The name of a type or function in a file."""
     if isinstance(thing, np.ufunc):
         return f"numpy.{thing.__name__}"
     short = getattr(thing, "__qualname__", type(thing).__qualname__)
@@ -147,24 +139,7 @@ def _find_known(name: str) -> Any:
 
 
 def make_finder(trusted: Iterable[Any]) -> Callable[[str], Any]:
-    """Return a function that finds a type or function by its name in a file.
-
-    Parameters
-    ----------
-    trusted : iterable of types and functions
-        What a file may name besides the known types.
-
-    Examples
-    --------
-    >>> find = make_finder([dict])
-    >>> find("builtins.dict"), find("mixupe.MLP").__name__
-    (<class 'dict'>, 'MLP')
-    >>> try:
-    ...     find("os.system")
-    ... except UnknownNameError as error:
-    ...     print(str(error).partition(': ')[2])
-    if you know it and its code is yours, give it to load(..., trusted=[system])
-    """
+    """Return a function that finds a known or trusted type or function by its name in a file."""
     by_name: dict[str, Any] = {}
     for thing in trusted:
         by_name[name_of(thing)] = thing

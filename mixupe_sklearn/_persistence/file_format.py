@@ -46,20 +46,7 @@ class Content(NamedTuple):
 def pack(
     model: Any, arrays: Mapping[str, np.ndarray], written_by: str, versions: Mapping[str, str]
 ) -> bytes:
-    """Make the bytes of a file; equal models give equal bytes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> data = pack({"depth": 2}, {"w": np.ones(3)}, "1.0", {"torch": "2.13"})
-    >>> unpack(data, "a file", "1.1").arrays["w"].tolist()
-    [1.0, 1.0, 1.0]
-    >>> unpack(data[:-1], "a file", "1.1")
-    Traceback (most recent call last):
-        ...
-    ValueError: Got a file, which is damaged (its checksum does not match its content), but \
-expected a file that mixupe_sklearn.save has written.
-    """
+    """Make the bytes of a file; equal models give equal bytes."""
     text = json.dumps(
         {
             "sha256": _UNSIGNED,

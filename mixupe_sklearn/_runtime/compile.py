@@ -35,15 +35,6 @@ def compile_module(
     try_out : callable
         Runs the module forward and backward as training will. torch compiles, and fails, only
         then. Gradients, running statistics and random generators are restored afterwards.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from mixupe_sklearn._runtime.device import is_compiled
-    >>> module = torch.nn.Linear(2, 1)
-    >>> compile_module(module, [], lambda: module(torch.ones(3, 2)).sum().backward())
-    >>> is_compiled(module), module.weight.grad
-    (False, None)
     """
     if module in _refused:
         return

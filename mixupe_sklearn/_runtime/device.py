@@ -21,11 +21,6 @@ def resolve_device(device: str | torch.device) -> torch.device:
     """Turn ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"mps"`` into a torch device.
 
     ``"auto"`` is a CUDA GPU if there is one, else the CPU.
-
-    Examples
-    --------
-    >>> resolve_device("cpu")
-    device(type='cpu')
     """
     kind = device.type if isinstance(device, torch.device) else str(device).split(":")[0]
     check_rules({"device": kind}, {"device": Choice(("auto", "cpu", "cuda", "mps"))})
@@ -135,14 +130,6 @@ def n_threads_for(
         Upper bound.
     work : int or None, default=None
         Multiplications per sample, if known.
-
-    Examples
-    --------
-    >>> import torch
-    >>> n_threads_for(torch.nn.Linear(16, 128), n_rows=200, at_most=8)
-    1
-    >>> n_threads_for(torch.nn.Linear(1024, 1024), n_rows=200, at_most=8)
-    3
     """
     if at_most == 1:
         return 1
@@ -168,16 +155,6 @@ def threads_for(
         ``torch.set_num_threads``, ``OMP_NUM_THREADS`` and the limits of joblib's workers.
     work : int or None, default=None
         Multiplications per sample, if known.
-
-    Examples
-    --------
-    >>> import torch
-    >>> before = torch.get_num_threads()
-    >>> with threads_for(torch.nn.Linear(2, 2), n_rows=100):
-    ...     torch.get_num_threads()
-    1
-    >>> torch.get_num_threads() == before
-    True
     """
     with _threads.restored() as found:
         chosen = n_threads_for(module, n_rows, found, work) if n_threads is None else n_threads
@@ -187,15 +164,7 @@ def threads_for(
 
 @contextmanager
 def gradients_on() -> Iterator[None]:
-    """Enable gradients, even inside the user's ``no_grad`` or ``inference_mode``.
-
-    Examples
-    --------
-    >>> import torch
-    >>> with torch.inference_mode(), gradients_on():
-    ...     torch.ones(1, requires_grad=True).exp().requires_grad
-    True
-    """
+    """Enable gradients, even inside the user's ``no_grad`` or ``inference_mode``."""
     with torch.inference_mode(False), torch.enable_grad():
         yield
 

@@ -15,23 +15,7 @@ import torch
 
 
 class SavedState:
-    """Saves a global state when the first thread enters and restores it when the last one leaves.
-
-    Parameters
-    ----------
-    read : callable
-        Returns the state.
-    write : callable
-        Sets it.
-
-    Examples
-    --------
-    >>> light = {"is_on": False}
-    >>> with SavedState(read=light.copy, write=light.update).kept():
-    ...     light["is_on"] = True
-    >>> light
-    {'is_on': False}
-    """
+    """Saves a global state when the first thread enters; restores it when the last one leaves."""
 
     def __init__(self, read: Callable[[], Any], write: Callable[[Any], Any]):
         self.read = read
@@ -78,30 +62,13 @@ class Streams(NamedTuple):
 
 
 def streams_of(seed: int | None, n_networks: int) -> list[Streams]:
-    """Streams for each network; those of the first do not depend on ``n_networks``.
-
-    Examples
-    --------
-    >>> first, second = streams_of(0, n_networks=2)
-    >>> first.order.random() == streams_of(0, n_networks=1)[0].order.random()
-    True
-    """
+    """Streams for each network; those of the first do not depend on ``n_networks``."""
     root = np.random.default_rng(seed)
     return [Streams(*root.spawn(len(Streams._fields))) for _ in range(n_networks)]
 
 
 def remember_streams(streams: Iterable[Streams]) -> Callable[[], None]:
-    """Return a function that restores the current state of the generators.
-
-    Examples
-    --------
-    >>> streams = streams_of(0, n_networks=1)
-    >>> undo = remember_streams(streams)
-    >>> first = streams[0].order.random()
-    >>> undo()
-    >>> streams[0].order.random() == first
-    True
-    """
+    """Return a function that restores the current state of the generators."""
     states = [(rng, rng.bit_generator.state) for own in streams for rng in own]
 
     def undo() -> None:
@@ -166,17 +133,7 @@ def alone(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
 
 @contextmanager
 def seeded(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
-    """Run a block with seeded global generators, then restore their state.
-
-    Examples
-    --------
-    >>> import torch
-    >>> before = torch.get_rng_state()
-    >>> with seeded(0):
-    ...     draw = torch.rand(3)
-    >>> torch.equal(torch.get_rng_state(), before)
-    True
-    """
+    """Run a block with seeded global generators, then restore their state."""
     device = torch.device(device)
     with ExitStack() as stack:
         for state in _states_of(device):

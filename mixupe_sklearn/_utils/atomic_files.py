@@ -19,7 +19,7 @@ N_DIGITS = 16
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    r"""Write to a partial file, then move it to ``path`` once it is complete and on the disk.
+    """Write to a partial file, then move it to ``path`` once it is complete and on the disk.
 
     On any error within the block, ``path`` stays unchanged and nothing else remains. A process
     that is killed leaves a hidden partial file, ``.name.<16 hexadecimal digits>.part``, which the
@@ -30,16 +30,6 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     path : path
         The file. Links are followed. An existing file keeps its permissions; a new one gets the
         default permissions of the process.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder, "table.csv")
-    ...     with replacing(path) as file:
-    ...         n_bytes = file.write("a,b\n".encode())
-    ...     path.read_text()
-    'a,b\n'
     """
     target = pathlib.Path(os.path.realpath(path))
     _check(target)

@@ -54,15 +54,10 @@ def tidy(ax: Any, *, x: str, y: str) -> None:
 
 
 def plain_label(name: Any) -> str:
-    r"""Escape a name so that matplotlib shows it as it is.
+    """Escape a name so that matplotlib shows it as it is.
 
     matplotlib parses text between two dollar signs as a formula and may fail. It leaves labels
     with a leading underscore out of legends. No font has control characters.
-
-    Examples
-    --------
-    >>> print(plain_label(r"$\input{x}$"), plain_label(7), plain_label("_id\x07"))
-    \$\input{x}\$ 7  _id
     """
     text = "".join(char if char.isprintable() else " " for char in str(name))
     text = text.strip().replace("$", r"\$")

@@ -16,40 +16,13 @@ def own_filters(**how: Any) -> Iterator[Any]:
 
     Filters belong to the process. Two threads inside at once would catch each other's warnings,
     and the last one to leave would restore the filters of the other.
-
-    Parameters
-    ----------
-    **how
-        Arguments of ``warnings.catch_warnings``.
-
-    Yields
-    ------
-    caught : list or None
-        The value of ``warnings.catch_warnings``.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> with own_filters(record=True, action="always") as caught:
-    ...     warnings.warn("mind the gap")
-    >>> len(caught)
-    1
     """
     with _one_at_a_time, warnings.catch_warnings(**how) as caught:
         yield caught
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn and point at the line of the user's code that led here.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> with warnings.catch_warnings(record=True, action="always") as caught:
-    ...     warn_user("mind the gap")
-    >>> str(caught[0].message)
-    'mind the gap'
-    """
+    """Warn and point at the line of the user's code that led here."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back
