@@ -224,253 +224,211 @@ def narrow(module: str, scale: float) -> dict[str, Any]:
     return {name: _part_of(width, scale, LEAST_WIDTH) for name, width in widths.items()}
 
 
+METHODS = ("erm", "mixup", "mixupe")
+AUGMENT_NOTE = "The paper names no augmentation; {} was taken."
+CROP_FLIP = AUGMENT_NOTE.format("the usual padding by 4 with a random crop and flip")
 ETA_NOTE = (
     "The paper has eta=0.001 for most small images and 0.0001 for the rest, and does not say for "
     "which; 0.001 was taken."
 )
-AUGMENT_NOTE = "The paper names no augmentation; {} was taken."
-CROP_FLIP = AUGMENT_NOTE.format("the usual padding by 4 with a random crop and flip")
-STRETCH_NOTE = (
-    "The paper does not say how images are resized; here they are stretched to 224 x 224, in "
-    "training before the random crop, at test time without a centre crop."
-)
-BATCH_NORM_NOTE = (
+# What the trainings on small images share.
+_SMALL: dict[str, Any] = {
+    "kind": "image",
+    "image_size": (32, 32),
+    "alpha": 1.0,
+    "eta": 0.001,
+    "augment": "crop-flip",
+    "notes": (ETA_NOTE, CROP_FLIP),
+    "optimizer_params": {"momentum": 0.9},
+    "lr": 0.1,
+    "weight_decay": 1e-4,
+    "max_epochs": 200,
+    "schedule": "milestones",
+    "milestones": (100, 150),
+}
+_CIFAR_10 = _SMALL | {
+    "dataset": "CIFAR-10",
+    "n_outputs": 10,
+    "source": "Table 1a, five repetitions",
+}
+_CIFAR_100 = _SMALL | {
+    "dataset": "CIFAR-100",
+    "n_outputs": 100,
+    "source": "Table 1b, five repetitions",
+}
+_SVHN = _SMALL | {
+    "dataset": "SVHN",
+    "n_outputs": 10,
+    "augment": None,
+    "notes": (
+        ETA_NOTE,
+        AUGMENT_NOTE.format("none (a mirrored digit is no digit)"),
+        "The paper does not say whether the extra training images were used.",
+    ),
+    "source": "Table 2a, five repetitions",
+}
+_TINY = _SMALL | {
+    "dataset": "Tiny-ImageNet",
+    "n_outputs": 200,
+    "image_size": (64, 64),
+    "alpha": 0.2,
+    "module_params": {"stem_stride": 2},
+    "notes": (
+        ETA_NOTE,
+        CROP_FLIP,
+        "The paper does not say how networks for 32 x 32 take 64 x 64; a first convolution of "
+        "stride 2 was taken, after which the sizes are the same.",
+    ),
+    "source": "Table 2b, five repetitions",
+}
+_IMAGENET: dict[str, Any] = {
+    "kind": "image",
+    "dataset": "ImageNet",
+    "n_outputs": 1000,
+    "image_size": (224, 224),
+    "source": "Table 3, three repetitions",
+    "notes": (
+        "The paper does not give the length of the warm-up; 10,000 steps were taken.",
+        AUGMENT_NOTE.format("a random resized crop with a flip"),
+        "The paper does not say how images are resized; here they are stretched to 224 x 224, in "
+        "training before the random crop, at test time without a centre crop.",
+    ),
+    "batch_size": 4096,
+    "n_steps": 100_000,
+    "n_train": 1_281_167,
+    "schedule": "warmup-cosine",
+    "n_warmup": 10_000,
+    "final": 0.001,
+    "polyak_rate": 0.999,
+    "augment": "resized-crop-flip",
+}
+_WITH_BATCH_NORM = (
+    *_IMAGENET["notes"],
     "The paper's BatchNorm statistics are those of the whole batch; several processes have those "
-    "of each one's shard, unless a module with torch's SyncBatchNorm is passed."
+    "of each one's shard, unless a module with torch's SyncBatchNorm is passed.",
 )
-METHODS = ("erm", "mixup", "mixupe")
+_ADAMW = {
+    "optimizer": "adamw",
+    "optimizer_params": {"betas": (0.9, 0.99)},
+    "lr": 0.001,
+    "alpha": 0.4,
+    "eta": 5e-4,
+}
+_SPEECH: dict[str, Any] = {
+    "kind": "speech",
+    "dataset": "Google commands",
+    "n_outputs": 30,
+    "image_size": (160, 101),
+    "alpha": 0.2,
+    "eta": 0.01,
+    "source": "Table 5, five repetitions",
+    "notes": ("The paper names no weight decay and no schedule; none was taken.",),
+    "optimizer": "adam",
+    "lr": 0.001,
+    "weight_decay": 0.0,
+    "max_epochs": 20,
+}
+# Test accuracy on deformed images: Mixup with two values of alpha, Manifold Mixup, MixupE.
+_DEFORMED = {
+    "rotation U(-20, 20)": (55.55, 56.48, 60.08, 62.23),
+    "rotation U(-40, 40)": (37.73, 36.78, 42.13, 43.08),
+    "shear U(-28.6, 28.6)": (58.16, 60.01, 62.85, 63.94),
+    "shear U(-57.3, 57.3)": (39.34, 39.70, 44.27, 43.87),
+    "zoom 60 %": (13.75, 13.12, 11.49, 15.66),
+    "zoom 80 %": (52.18, 50.47, 52.70, 54.22),
+    "zoom 120 %": (60.02, 61.62, 63.59, 61.39),
+    "zoom 140 %": (41.81, 42.02, 45.29, 36.58),
+}
+_DEFORMED_METHODS = ("mixup", "mixup, alpha=2", "manifold mixup, alpha=2", "mixupe")
 
 
-def _by_method(*figures: tuple[float, float]) -> Figures:
-    return dict(zip(METHODS, figures, strict=True))
-
-
-def _small(dataset: str, module: str, figures: Mapping[str, Figures], **others: Any) -> Recipe:
-    """Return a training on small images, which share most settings."""
-    size = 64 if dataset == "Tiny-ImageNet" else 32
-    n_outputs = {"CIFAR-100": 100, "Tiny-ImageNet": 200}.get(dataset, 10)
-    short = "tinyimagenet" if dataset == "Tiny-ImageNet" else dataset.lower().replace("-", "")
-    settings: dict[str, Any] = {
-        "alpha": 1.0,
-        "eta": 0.001,
-        "augment": "crop-flip",
-        "notes": (ETA_NOTE, CROP_FLIP),
-        "max_epochs": 200,
-        "milestones": (100, 150),
+def _training(shared: Mapping[str, Any], module: str, *rows: tuple, **own: Any) -> Recipe:
+    """Return a recipe; each row has the figures of the three methods for one metric."""
+    metrics = ("error",) if len(rows) == 1 else ("top-1 accuracy", "top-5 accuracy")
+    figures = {
+        metric: dict(zip(METHODS, row, strict=True))
+        for metric, row in zip(metrics, rows, strict=False)
     }
-    return Recipe(
-        name=f"{short}-{module}",
-        kind="image",
-        dataset=dataset,
-        n_outputs=n_outputs,
-        image_size=(size, size),
-        module=module,
-        figures=figures,
-        optimizer_params={"momentum": 0.9},
-        lr=0.1,
-        weight_decay=1e-4,
-        schedule="milestones",
-        **settings | others,
-    )
+    dataset = "speech" if shared is _SPEECH else shared["dataset"].lower().replace("-", "")
+    about = {"name": f"{dataset}-{module}", "module": module, "figures": figures}
+    return Recipe(**{**shared, **about, **own})
 
 
-def _imagenet(module: str, figures: Mapping[str, Figures], **others: Any) -> Recipe:
-    return Recipe(
-        name=f"imagenet-{module}",
-        kind="image",
-        dataset="ImageNet",
-        n_outputs=1000,
-        image_size=(224, 224),
-        module=module,
-        figures=figures,
-        source="Table 3, three repetitions",
-        notes=(
-            "The paper does not give the length of the warm-up; 10,000 steps were taken.",
-            AUGMENT_NOTE.format("a random resized crop with a flip"),
-            STRETCH_NOTE,
-            *(() if module == "vit-b16" else (BATCH_NORM_NOTE,)),  # it has no BatchNorm
-        ),
-        batch_size=4096,
-        n_steps=100_000,
-        n_train=1_281_167,
-        schedule="warmup-cosine",
-        n_warmup=10_000,
-        final=0.001,
-        polyak_rate=0.999,
-        augment="resized-crop-flip",
-        **others,
-    )
-
-
-def _speech(module: str, figures: Figures) -> Recipe:
-    return Recipe(
-        name=f"speech-{module}",
-        kind="speech",
-        dataset="Google commands",
-        n_outputs=30,
-        image_size=(160, 101),
-        module=module,
-        alpha=0.2,
-        eta=0.01,
-        figures={"error": figures},
-        source="Table 5, five repetitions",
-        notes=("The paper names no weight decay and no schedule; none was taken.",),
-        optimizer="adam",
-        lr=0.001,
-        weight_decay=0.0,
-        max_epochs=20,
-    )
-
-
-def _error(*figures: tuple[float, float]) -> dict[str, Figures]:
-    return {"error": _by_method(*figures)}
-
-
-def _top(first: Figures, fifth: Figures) -> dict[str, Figures]:
-    return {"top-1 accuracy": first, "top-5 accuracy": fifth}
-
-
-def _cifar_10() -> Iterator[Recipe]:
-    rows = {
-        "preactresnet50": _error((4.71, 0.062), (4.53, 0.041), (3.53, 0.047)),
-        "preactresnet101": _error((4.21, 0.069), (4.43, 0.049), (3.35, 0.049)),
-        "wideresnet28-10": _error((4.24, 0.101), (3.03, 0.091), (2.94, 0.048)),
-    }
-    for module, figures in rows.items():
-        yield _small("CIFAR-10", module, figures, source="Table 1a, five repetitions")
-
-
-def _cifar_100() -> Iterator[Recipe]:
-    source = "Table 1b, five repetitions"
+_ALL = (
+    _training(_CIFAR_10, "preactresnet50", ((4.71, 0.062), (4.53, 0.041), (3.53, 0.047))),
+    _training(_CIFAR_10, "preactresnet101", ((4.21, 0.069), (4.43, 0.049), (3.35, 0.049))),
+    _training(_CIFAR_10, "wideresnet28-10", ((4.24, 0.101), (3.03, 0.091), (2.94, 0.048))),
     # The paper's paragraph on sensitivity has the error of this row at 0.0001, and 20.84 at 0.001.
-    yield _small(
-        "CIFAR-100",
+    _training(
+        _CIFAR_100,
         "preactresnet50",
-        _error((24.68, 0.349), (23.03, 0.471), (20.23, 0.507)),
+        ((24.68, 0.349), (23.03, 0.471), (20.23, 0.507)),
         eta=0.0001,
         notes=("The row's error is that of eta=0.0001; with 0.001 it is 20.84.", CROP_FLIP),
-        source=source,
-    )
-    rows = {
-        "preactresnet101": _error((23.20, 0.362), (23.05, 0.383), (18.86, 0.376)),
-        "wideresnet28-10": _error((22.20, 0.108), (19.38, 0.113), (17.12, 0.111)),
-    }
-    for module, figures in rows.items():
-        yield _small("CIFAR-100", module, figures, source=source)
-
-
-def _svhn() -> Iterator[Recipe]:
-    rows = {
-        "preactresnet50": _error((2.80, 0.201), (2.65, 0.017), (2.42, 0.021)),
-        "preactresnet101": _error((2.95, 0.019), (2.79, 0.015), (2.35, 0.019)),
-        "wideresnet28-10": _error((2.82, 0.049), (2.48, 0.117), (2.29, 0.168)),
-    }
-    others = {
-        "augment": None,
-        "notes": (
-            ETA_NOTE,
-            AUGMENT_NOTE.format("none (a mirrored digit is no digit)"),
-            "The paper does not say whether the extra training images were used.",
-        ),
-        "source": "Table 2a, five repetitions",
-    }
-    for module, figures in rows.items():
-        yield _small("SVHN", module, figures, **others)
-
-
-def _tiny_imagenet() -> Iterator[Recipe]:
-    rows = {
-        "preactresnet18": _top(
-            _by_method((54.97, 0.52), (54.64, 0.43), (62.21, 0.39)),
-            _by_method((72.71, 0.48), (72.53, 0.51), (82.09, 0.41)),
-        ),
-        "preactresnet34": _top(
-            _by_method((57.25, 0.48), (57.79, 0.39), (65.37, 0.31)),
-            _by_method((72.58, 0.53), (76.15, 0.42), (83.77, 0.35)),
-        ),
-        "preactresnet50": _top(
-            _by_method((55.91, 0.61), (54.86, 0.46), (67.22, 0.38)),
-            _by_method((73.50, 0.57), (73.11, 0.43), (85.14, 0.36)),
-        ),
-    }
-    stride = (
-        "The paper does not say how networks for 32 x 32 take 64 x 64; a first convolution of "
-        "stride 2 was taken, after which the sizes are the same."
-    )
-    others = {
-        "alpha": 0.2,
-        "module_params": {"stem_stride": 2},
-        "notes": (ETA_NOTE, CROP_FLIP, stride),
-        "source": "Table 2b, five repetitions",
-    }
-    for module, figures in rows.items():
-        yield _small("Tiny-ImageNet", module, figures, **others)
-
-
-def _imagenets() -> Iterator[Recipe]:
-    adamw = {"optimizer": "adamw", "optimizer_params": {"betas": (0.9, 0.99)}, "lr": 0.001}
-    yield _imagenet(
+    ),
+    _training(_CIFAR_100, "preactresnet101", ((23.20, 0.362), (23.05, 0.383), (18.86, 0.376))),
+    _training(_CIFAR_100, "wideresnet28-10", ((22.20, 0.108), (19.38, 0.113), (17.12, 0.111))),
+    _training(_SVHN, "preactresnet50", ((2.80, 0.201), (2.65, 0.017), (2.42, 0.021))),
+    _training(_SVHN, "preactresnet101", ((2.95, 0.019), (2.79, 0.015), (2.35, 0.019))),
+    _training(_SVHN, "wideresnet28-10", ((2.82, 0.049), (2.48, 0.117), (2.29, 0.168))),
+    _training(
+        _TINY,
+        "preactresnet18",
+        ((54.97, 0.52), (54.64, 0.43), (62.21, 0.39)),
+        ((72.71, 0.48), (72.53, 0.51), (82.09, 0.41)),
+    ),
+    _training(
+        _TINY,
+        "preactresnet34",
+        ((57.25, 0.48), (57.79, 0.39), (65.37, 0.31)),
+        ((72.58, 0.53), (76.15, 0.42), (83.77, 0.35)),
+    ),
+    _training(
+        _TINY,
+        "preactresnet50",
+        ((55.91, 0.61), (54.86, 0.46), (67.22, 0.38)),
+        ((73.50, 0.57), (73.11, 0.43), (85.14, 0.36)),
+    ),
+    _training(
+        _IMAGENET,
         "resnet50",
-        _top(
-            _by_method((76.2, 0.5), (77.2, 0.2), (77.7, 0.2)),
-            _by_method((93.6, 0.3), (94.0, 0.1), (94.4, 0.1)),
-        ),
+        ((76.2, 0.5), (77.2, 0.2), (77.7, 0.2)),
+        ((93.6, 0.3), (94.0, 0.1), (94.4, 0.1)),
+        notes=_WITH_BATCH_NORM,
         optimizer_params={"momentum": 0.9},
         lr=1.6,
         weight_decay=1e-4,
         alpha=0.2,
         eta=1e-3,
-    )
-    yield _imagenet(
+    ),
+    _training(
+        _IMAGENET,
         "vit-b16",
-        _top(
-            _by_method((79.1, 0.2), (79.7, 0.2), (80.4, 0.1)),
-            _by_method((95.1, 0.1), (95.4, 0.1), (95.8, 0.1)),
-        ),
+        ((79.1, 0.2), (79.7, 0.2), (80.4, 0.1)),
+        ((95.1, 0.1), (95.4, 0.1), (95.8, 0.1)),
         weight_decay=0.3,
-        alpha=0.4,
-        eta=5e-4,
-        **adamw,
-    )
-    yield _imagenet(
+        **_ADAMW,
+    ),
+    _training(
+        _IMAGENET,
         "coatnet0",
-        _top(
-            _by_method((79.8, 0.2), (80.8, 0.3), (81.6, 0.2)),
-            _by_method((95.1, 0.1), (95.5, 0.1), (95.7, 0.2)),
-        ),
+        ((79.8, 0.2), (80.8, 0.3), (81.6, 0.2)),
+        ((95.1, 0.1), (95.5, 0.1), (95.7, 0.2)),
+        notes=_WITH_BATCH_NORM,
         weight_decay=0.05,
-        alpha=0.4,
-        eta=5e-4,
-        **adamw,
-    )
-
-
-def _speeches() -> Iterator[Recipe]:
-    yield _speech("lenet", _by_method((10.43, 0.052), (10.12, 0.041), (10.02, 0.042)))
-    yield _speech("vgg11", _by_method((6.04, 0.059), (4.63, 0.047), (3.93, 0.050)))
-    yield _speech("vgg13", _by_method((5.77, 0.053), (4.68, 0.039), (3.84, 0.040)))
-
-
-def _deformations() -> Recipe:
-    columns = ("mixup", "mixup, alpha=2", "manifold mixup, alpha=2", "mixupe")
-    rows = {
-        "rotation U(-20, 20)": (55.55, 56.48, 60.08, 62.23),
-        "rotation U(-40, 40)": (37.73, 36.78, 42.13, 43.08),
-        "shear U(-28.6, 28.6)": (58.16, 60.01, 62.85, 63.94),
-        "shear U(-57.3, 57.3)": (39.34, 39.70, 44.27, 43.87),
-        "zoom 60 %": (13.75, 13.12, 11.49, 15.66),
-        "zoom 80 %": (52.18, 50.47, 52.70, 54.22),
-        "zoom 120 %": (60.02, 61.62, 63.59, 61.39),
-        "zoom 140 %": (41.81, 42.02, 45.29, 36.58),
-    }
-    return _small(
-        "CIFAR-100",
+        **_ADAMW,
+    ),
+    _training(_SPEECH, "lenet", ((10.43, 0.052), (10.12, 0.041), (10.02, 0.042))),
+    _training(_SPEECH, "vgg11", ((6.04, 0.059), (4.63, 0.047), (3.93, 0.050))),
+    _training(_SPEECH, "vgg13", ((5.77, 0.053), (4.68, 0.039), (3.84, 0.040))),
+    _training(
+        _CIFAR_100,
         "preactresnet18",
-        {
-            f"accuracy, {name}": {
-                column: (value, None) for column, value in zip(columns, values, strict=True)
-            }
-            for name, values in rows.items()
+        figures={
+            f"accuracy, {name}": dict(
+                zip(_DEFORMED_METHODS, ((mean, None) for mean in means), strict=True)
+            )
+            for name, means in _DEFORMED.items()
         },
         max_epochs=400,
         milestones=(200, 300),
@@ -481,16 +439,9 @@ def _deformations() -> Recipe:
             "Its figures of Mixup and Manifold Mixup are those of 1200 epochs.",
         ),
         source="Table 8, test images deformed",
-    )
-
-
-RECIPES: dict[str, Recipe] = {
-    found.name: found
-    for found in (
-        *(*_cifar_10(), *_cifar_100(), *_svhn(), *_tiny_imagenet(), *_imagenets(), *_speeches()),
-        _deformations(),
-    )
-}
+    ),
+)
+RECIPES: dict[str, Recipe] = {found.name: found for found in _ALL}
 
 
 def recipe(name: str) -> Recipe:
