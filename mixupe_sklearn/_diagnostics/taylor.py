@@ -83,26 +83,8 @@ def coefficients(
     ``q`` of a sample is the sum over its outputs of ``alpha``, times the norm of the output's
     gradient, times the norm of ``E[x'] - x``. ``alpha`` is the residual times the cosine between
     the gradient and ``E[x'] - x``. A negative ``alpha`` means that Mixup enlarges the derivative.
-
-    Parameters
-    ----------
-    logits : Tensor of shape (n_samples, n_outputs)
-        Module output, computed from ``X``.
-    X : Tensor of shape (n_samples, ...)
-        Input (or hidden state) that requires a gradient.
-    y_onehot : Tensor of shape (n_samples, n_outputs)
-        Targets.
-    X_mean : Tensor or float
-        ``E[x']``, broadcastable to ``X``.
-    head : {"softmax", "sigmoid", "squared"}, default="softmax"
-        What the logits mean.
-
-    Returns
-    -------
-    alpha : Tensor of shape (n_samples, n_outputs)
-        The coefficients.
-    q : Tensor of shape (n_samples,)
-        The derivative.
+    ``X`` is the input or hidden state that the logits were computed from, and requires a gradient.
+    Returns ``alpha`` of shape (n_samples, n_outputs) and ``q`` of shape (n_samples,).
     """
     n_samples, n_outputs = logits.shape
     unit = torch.eye(n_outputs, dtype=logits.dtype, device=logits.device)

@@ -71,7 +71,6 @@ class _ProcessGroup:
         self.has_whole_batches = True
         # For draws that concern the samples of one process alone, such as dropout.
         self.rng = np.random.default_rng([seed, self.shard.rank])
-        self.n_steps = 0
 
     def loss_parts(self, inputs: Any, y: Tensor, weight: Any, fit_params: dict) -> LossParts:
         """Run the shard of this process."""
@@ -92,20 +91,6 @@ class _ProcessGroup:
             if is_cuda:
                 torch.cuda.manual_seed(seed)
             yield
-
-    def check_first(self) -> None:
-        """Raise a ValueError if the first step leaves a weight without gradient: torch waits."""
-        self.n_steps += 1
-        if self.n_steps > 1:
-            return
-        named = self.step.module.named_parameters()
-        idle = [name for name, weight in named if weight.requires_grad and weight.grad is None]
-        if idle:
-            raise ValueError(
-                f"Got a module whose weights {idle} have no part in its output, but expected all "
-                f"weights to have one if several processes train it; freeze them by "
-                f"requires_grad_(False)."
-            )
 
 
 class DistributedNet(MixupENet):
@@ -287,12 +272,6 @@ class DistributedNet(MixupENet):
         """Write in the main process; no process waits, so one alone may call this."""
         if self.accelerator.is_main_process:
             super().save_params(*args, **kwargs)
-
-    def _backward(self, batch: Any, fit_params: dict) -> tuple[LossParts, Tensor]:
-        parts, loss = super()._backward(batch, fit_params)
-        if self._group is not None:
-            self._group.check_first()
-        return parts, loss
 
     def _loss_parts(self, inputs: Any, y: Tensor, weight: Any, fit_params: dict) -> LossParts:
         if self._group is None:

@@ -144,16 +144,7 @@ def cut(
 def own_draw(draw: Draw, n_samples: int, shard: Shard, least: int = 1) -> ShardDraw:
     """The part of one process in a draw that all processes made for the whole batch.
 
-    Parameters
-    ----------
-    draw : Draw
-        The draw, the same in all processes.
-    n_samples : int
-        Samples of the whole batch.
-    shard : Shard
-        The place of this process.
-    least : int, default=1
-        Minimum number of clean samples, if a shard has as many.
+    ``least`` is the minimum number of clean samples, if a shard has as many.
     """
     if shard.sizes is not None:
         return _of_own_samples(draw, shard, shard.sizes, least)

@@ -35,12 +35,6 @@ class Decoder:
         Returns the type or function of a name.
     restore : callable
         Sets the attributes of an object that was created without a call; returns the object.
-
-    Examples
-    --------
-    >>> decoder = Decoder({"x": np.ones(2)}, {}.get, lambda value, state: value)
-    >>> decoder.decode({"tuple": [1, {"array": "x"}, {"float": "-inf"}]})
-    (1, array([1., 1.]), -inf)
     """
 
     def __init__(

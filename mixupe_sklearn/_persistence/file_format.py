@@ -27,9 +27,6 @@ _CHECKSUM = re.compile(rb'\\"sha256\\":\\"([0-9a-f]{64})\\"')
 _OTHERS = (
     (b"\x80", "a pickle"),
     (b"PK", "a zip archive, as torch.save and skops write"),
-    (b"\x1f\x8b", "a gzip archive"),
-    (b"\x78", "a compressed file, as joblib may write"),
-    (b"{", "a JSON text"),
 )
 EXPECTED = "a file that mixupe_sklearn.save has written"
 
@@ -71,13 +68,11 @@ def unpack(data: bytes, name: str, reader: str) -> Content:
     if found is None or hashlib.sha256(unsigned).hexdigest().encode() != found[1]:
         refuse(name, "is damaged (its checksum does not match its content)")
     try:
-        arrays = safetensors.numpy.load(data)
+        versions, arrays = dict(about["versions"]), safetensors.numpy.load(data)
     except (safetensors.SafetensorError, KeyError, ValueError, TypeError) as error:
-        refuse(name, f"has arrays that cannot be read ({error})")
+        refuse(name, f"has content that cannot be read ({error})")
     # The library may return views of read-only memory.
     arrays = {key: np.array(value) for key, value in arrays.items()}
-    versions = about.get("versions")
-    versions = versions if isinstance(versions, dict) else {}
     return Content(about["written_by"], versions, about.get("model"), arrays)
 
 

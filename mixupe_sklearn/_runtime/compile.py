@@ -24,17 +24,9 @@ def compile_module(
 ) -> None:
     """Compile parts of a module in place; if that fails, warn once and leave the module as it is.
 
-    Names of parameters do not change. Copies and pickles do not hold the compiled form.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        The network.
-    parts : sequence of torch.nn.Module
-        What training calls: the module itself, or its stages.
-    try_out : callable
-        Runs the module forward and backward as training will. torch compiles, and fails, only
-        then. Gradients, running statistics and random generators are restored afterwards.
+    Names of parameters do not change. Copies and pickles do not hold the compiled form. ``parts``
+    is what training calls: the module itself, or its stages. ``try_out`` runs the module forward
+    and backward as training will: torch compiles, and fails, only then.
     """
     if module in _refused:
         return

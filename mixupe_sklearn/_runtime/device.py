@@ -119,17 +119,7 @@ def n_threads_for(
 ) -> int:
     """Choose the number of threads for a pass of some samples through a module.
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-        The network. Without ``work`` it counts as linear layers: one multiplication per weight
-        and sample.
-    n_rows : int
-        Samples of one pass.
-    at_most : int
-        Upper bound.
-    work : int or None, default=None
-        Multiplications per sample, if known.
+    ``work`` is the number of multiplications per sample; None counts one per weight.
     """
     if at_most == 1:
         return 1
@@ -144,17 +134,9 @@ def threads_for(
 ) -> Iterator[None]:
     """Run a block with as many threads as its work justifies, then restore the number found.
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-        The network that the block runs.
-    n_rows : int
-        Samples of one pass, including the clean ones of MixupE.
-    n_threads : int or None, default=None
-        Use exactly this many. None chooses, up to torch's own number, which reflects
-        ``torch.set_num_threads``, ``OMP_NUM_THREADS`` and the limits of joblib's workers.
-    work : int or None, default=None
-        Multiplications per sample, if known.
+    ``n_rows`` counts the samples of one pass, including the clean ones of MixupE. Without
+    ``n_threads`` the choice goes up to torch's own number, which reflects
+    ``torch.set_num_threads``, ``OMP_NUM_THREADS`` and the limits of joblib's workers.
     """
     with _threads.restored() as found:
         chosen = n_threads_for(module, n_rows, found, work) if n_threads is None else n_threads

@@ -23,13 +23,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
     On any error within the block, ``path`` stays unchanged and nothing else remains. A process
     that is killed leaves a hidden partial file, ``.name.<16 hexadecimal digits>.part``, which the
-    next writer of the same name removes. Of several concurrent writers, the last one wins.
-
-    Parameters
-    ----------
-    path : path
-        The file. Links are followed. An existing file keeps its permissions; a new one gets the
-        default permissions of the process.
+    next writer of the same name removes. Of several concurrent writers, the last one wins. Links
+    are followed. An existing file keeps its permissions.
     """
     target = pathlib.Path(os.path.realpath(path))
     _check(target)
@@ -37,6 +32,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     file = _open_partial(target)
     try:
         with file:
+            if fcntl is not None and target.exists():
+                os.fchmod(file.fileno(), target.stat().st_mode & 0o777)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -68,19 +65,12 @@ def _open_partial(target: pathlib.Path) -> Any:
     while True:
         name = target.with_name(f".{target.name}.{secrets.token_hex(N_DIGITS // 2)}.part")
         file = name.open("x+b")
-        try:
-            if fcntl is None:
-                return file
-            with suppress(OSError):  # a file system without locks
-                fcntl.flock(file, fcntl.LOCK_EX)
-            if target.exists():
-                os.fchmod(file.fileno(), target.stat().st_mode & 0o777)
-            if name.exists():  # else another writer removed it before it was locked
-                return file
-        except BaseException:
-            file.close()
-            name.unlink(missing_ok=True)
-            raise
+        if fcntl is None:
+            return file
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if name.exists():  # else another writer removed it before it was locked
+            return file
         file.close()
 
 

@@ -182,7 +182,7 @@ def test_after_training_a_net_is_plain_continues_and_can_be_pickled(rank, found)
         ("hidden", "ValueError: Got penalty='directional' with mix_at='hidden' in 2 processes"),
         ("second order", "ValueError: Got penalty_order=2 in 2 processes, but expected"),
         ("batch norm", "ValueError: Got batches of 2 samples for 2 processes"),
-        ("idle", "ValueError: Got a module whose weights ['idle.weight', 'idle.bias'] have no"),
+        ("idle", "RuntimeError: Expected to have finished reduction in the prior iteration"),
         ("loader", "ValueError: Got batch_size=7 for 2 processes that read their own samples"),
         ("scoring", "ValueError: Got the callback score with on_train=True and use_caching=True"),
     ],
