@@ -166,10 +166,19 @@ class Recipe:
         (50, [25, 38], {'width': 16})
         """
         check_rules({"scale": scale}, {"scale": SCALE})
-        settings = self._settings(scale, method)
+        names = ("module", "alpha", "eta", "optimizer", "lr", "weight_decay", "batch_size")
         added = overrides.pop("module_params", None) or {}
         module_params = {**self.module_params, **narrow(self.module, scale), **added}
-        settings |= {"module_params": module_params or None, **overrides}
+        settings = {
+            **{name: getattr(self, name) for name in names},
+            "method": method,
+            "module_params": module_params or None,
+            "optimizer_params": dict(self.optimizer_params) or None,
+            "lr_schedule": "constant",
+            "max_epochs": _part_of(self.n_epochs, scale),
+            "callbacks": list(self._callbacks(scale)) or None,
+            **overrides,
+        }
         if self.kind == "speech":
             from mixupe_sklearn.adapters.speech import MixupESpeechClassifier
 
@@ -179,17 +188,6 @@ class Recipe:
         return MixupEImageClassifier(
             **{"image_size": self.image_size, "augment": self.augment, **settings}
         )
-
-    def _settings(self, scale: float, method: str) -> dict[str, Any]:
-        names = ("module", "alpha", "eta", "optimizer", "lr", "weight_decay", "batch_size")
-        return {
-            **{name: getattr(self, name) for name in names},
-            "method": method,
-            "optimizer_params": dict(self.optimizer_params) or None,
-            "lr_schedule": "constant",
-            "max_epochs": _part_of(self.n_epochs, scale),
-            "callbacks": list(self._callbacks(scale)) or None,
-        }
 
     def _callbacks(self, scale: float) -> Iterator[Any]:
         if self.schedule == "milestones":

@@ -98,14 +98,7 @@ class DistributedNet(MixupENet):
 
     In a single process it is a ``MixupENet``. Every process creates the same net, calls ``fit``
     with the same data, and ends with the same weights. ``batch_size`` counts the samples of all
-    processes.
-
-    Parameters
-    ----------
-    module : torch.nn.Module class or instance
-        As for ``MixupENet``; all its weights must affect its output.
-    *args, **kwargs
-        As for ``MixupENet``.
+    processes. All weights of the module must affect its output.
 
     Notes
     -----
