@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 _one_at_a_time = threading.RLock()
+# Ours, and scikit-learn's wrapper around fit of every estimator that takes callbacks.
+_NOT_THE_USERS = ("mixupe_sklearn.", "sklearn.callback.")
 
 
 @contextmanager
@@ -24,11 +26,6 @@ def own_filters(**how: Any) -> Iterator[Any]:
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn and point at the line of the user's code that led here."""
     level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
+    while frame.f_globals.get("__name__", "").startswith(_NOT_THE_USERS) and frame.f_back:
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
-
-
-def _is_ours(name: str) -> bool:
-    # scikit-learn wraps fit of every estimator that takes callbacks.
-    return name.startswith(("mixupe_sklearn.", "sklearn.callback."))
