@@ -30,18 +30,7 @@ class Recording(NamedTuple):
 
 
 def find_words(folder: Path, *, suffixes: Iterable[str] = SUFFIXES) -> dict[str, list[Path]]:
-    """The audio files of each word folder, sorted, without hidden files and background noise.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for name in ("yes", "no", "_background_noise_", ".git"):
-    ...         Path(folder, name).mkdir()
-    ...     Path(folder, "no", "a.WAV").touch()
-    ...     {word: [path.name for path in paths] for word, paths in find_words(folder).items()}
-    {'no': ['a.WAV'], 'yes': []}
-    """
+    """The audio files of each word folder, sorted, without hidden files and background noise."""
     folders = [path for path in _visible(Path(folder)) if path.is_dir()]
     return {
         path.name: find_files(path, suffixes=suffixes)
@@ -60,15 +49,7 @@ def _visible(folder: Path) -> list[Path]:
 
 
 def check_values(values: np.ndarray, what: str) -> None:
-    """Raise an error for values that are not audio.
-
-    Examples
-    --------
-    >>> check_values(np.array([0.0, 3e4]), "X[7]")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-        ...
-    ValueError: Got X[7] with floats from 0 to 30000, but expected finite values in [-1, 1]; ...
-    """
+    """Raise an error for values that are not audio."""
     if values.dtype.kind != "f" and values.dtype.name not in SCALES:
         raise ValueError(
             f"Got {what} of type {values.dtype}, but expected floats in [-1, 1], or integers of "

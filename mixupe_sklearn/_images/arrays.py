@@ -35,19 +35,7 @@ Where = Callable[[int], str]
 
 
 def check_pairs(image_size: Any, value_range: Any) -> None:
-    """Raise an error unless a size is None or (height, width), and a range None or (low, high).
-
-    Examples
-    --------
-    >>> check_pairs(32, None)
-    Traceback (most recent call last):
-        ...
-    ValueError: Got image_size=32, but expected None or two integers >= 1: (height, width).
-    >>> check_pairs(None, (1, 0))
-    Traceback (most recent call last):
-        ...
-    ValueError: Got value_range=(1, 0), but expected None or two finite numbers: (low, high).
-    """
+    """Raise an error unless a size is None or (height, width), and a range None or (low, high)."""
     size: Any = image_size if _is_pair(image_size) else ()
     is_size = size and all(isinstance(side, Integral) and int(side) >= 1 for side in size)
     if image_size is not None and not is_size:
@@ -69,14 +57,7 @@ def _is_pair(value: Any) -> bool:
 
 
 def as_tensor(data: Any, name: str) -> Tensor:
-    """An array as a tensor that shares its memory if possible. Read-only memory stays read-only.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> as_tensor(np.ones((1, 2), dtype=np.uint8), "X")
-    tensor([[1, 1]], dtype=torch.uint8)
-    """
+    """An array as a tensor that shares its memory if possible. Read-only memory stays read-only."""
     if isinstance(data, Tensor):
         if data.is_complex() or data.is_sparse:
             raise TypeError(f"Got {name} of type {data.dtype}, but expected dense real numbers.")
@@ -103,12 +84,6 @@ def channels_first(images: Tensor, name: str, *, is_torch: bool, is_single: bool
     The channel axis has a size of 1, 3 or 4. For torch tensors, channels come first if possible,
     and their number may be any number below the height and width. For a single image, ``n`` is 1,
     and error messages omit that axis.
-
-    Examples
-    --------
-    >>> import torch
-    >>> channels_first(torch.zeros(5, 32, 16, 3), "X", is_torch=False).shape
-    torch.Size([5, 3, 32, 16])
     """
     _check_axes(images, name)
     if images.ndim == 3:
@@ -147,14 +122,7 @@ def _check_axes(images: Tensor, name: str) -> None:
 
 
 def one_image(data: Any, where: str) -> Tensor:
-    """A view (1, c, h, w) of one image (h, w), (h, w, c) or (c, h, w).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> one_image(np.zeros((32, 16, 3)), "X[0]").shape
-    torch.Size([1, 3, 32, 16])
-    """
+    """A view (1, c, h, w) of one image (h, w), (h, w, c) or (c, h, w)."""
     image = as_tensor(data, where)
     if image.ndim not in (2, 3) or 0 in image.shape:
         raise ValueError(
@@ -168,14 +136,7 @@ def one_image(data: Any, where: str) -> Tensor:
 
 
 def find_range(images: list[Tensor], name: str, where: Where) -> Range | None:
-    """The value range of floats, inferred from all images, or None if there are no floats.
-
-    Examples
-    --------
-    >>> import torch
-    >>> find_range([torch.tensor([0.0, 200.0])], "X", str)
-    (0.0, 255.0)
-    """
+    """The value range of floats, inferred from all images, or None if there are no floats."""
     ends = [
         check_finite(part, where, k) for k, part in enumerate(images) if part.is_floating_point()
     ]
@@ -194,17 +155,7 @@ def find_range(images: list[Tensor], name: str, where: Where) -> Range | None:
 
 
 def check_clear(images: list[Tensor], name: str) -> None:
-    """Raise an error if all floats are 0 or 1, whose range (0 to 1 or 0 to 255) is ambiguous.
-
-    Examples
-    --------
-    >>> import torch
-    >>> check_clear([torch.tensor([0.0, 1.0, 0.2])], "X")
-    >>> check_clear([torch.tensor([0.0, 1.0])], "X")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-        ...
-    ValueError: Got X with floats that are all 0 or 1, but expected others after a fit on bytes...
-    """
+    """Raise an error if all floats are 0 or 1, whose range (0 to 1 or 0 to 255) is ambiguous."""
     floats = [part for part in images if part.is_floating_point()]
     # Zeros are black in both ranges.
     if not any(bool(part.any()) for part in floats):
@@ -218,16 +169,7 @@ def check_clear(images: list[Tensor], name: str) -> None:
 
 
 def check_finite(images: Tensor, where: Where, start: int = 0) -> tuple[float, float]:
-    """The minimum and maximum of floats. Raises an error for the first non-finite value.
-
-    Examples
-    --------
-    >>> import torch
-    >>> check_finite(torch.tensor([[0.0, 1.0], [2.0, torch.nan]]), "X[{}]".format)
-    Traceback (most recent call last):
-        ...
-    ValueError: Got X[1] with a pixel of nan, but expected finite numbers.
-    """
+    """The minimum and maximum of floats. Raises an error for the first non-finite value."""
     low, high = (float(end) for end in torch.aminmax(images))
     if math.isfinite(low) and math.isfinite(high):
         return low, high
@@ -303,14 +245,7 @@ def _check_within(images: Tensor, where: Where, span: Range, source: str) -> boo
 
 
 def resize(images: Tensor, image_size: tuple[int, int] | None) -> Tensor:
-    """Resize images (n, c, h, w) to (height, width): bilinear, with antialiasing.
-
-    Examples
-    --------
-    >>> import torch
-    >>> resize(torch.tensor([[[[0, 100], [100, 200]]]], dtype=torch.uint8), (1, 1))
-    tensor([[[[100]]]], dtype=torch.uint8)
-    """
+    """Resize images (n, c, h, w) to (height, width): bilinear, with antialiasing."""
     if image_size is None or tuple(images.shape[2:]) == tuple(image_size):
         return images
     how: dict[str, Any] = {"size": list(image_size), "mode": "bilinear", "antialias": True}

@@ -17,29 +17,13 @@ Augmentation = Callable[[Tensor], Tensor]
 
 
 def flip(X: Tensor) -> Tensor:
-    """Flip each image horizontally with a probability of one half.
-
-    Examples
-    --------
-    >>> import torch
-    >>> X = torch.tensor([1.0, 2.0]).expand(100, 1, 1, 2)
-    >>> sorted({tuple(row) for row in flip(X).reshape(100, 2).tolist()})
-    [(1.0, 2.0), (2.0, 1.0)]
-    """
+    """Flip each image horizontally with a probability of one half."""
     is_flipped = torch.rand(len(X), 1, 1, 1, device=X.device) < 0.5
     return _laid_out_like(X, torch.where(is_flipped, X.flip(-1), X))
 
 
 def pad_crop(X: Tensor, padding: int = 4) -> Tensor:
-    """Pad each image with zeros and crop a random window of the original size.
-
-    Examples
-    --------
-    >>> import torch
-    >>> X = torch.ones(1, 1, 2, 2)
-    >>> torch.equal(pad_crop(X, padding=0), X), pad_crop(X, padding=2).shape
-    (True, torch.Size([1, 1, 2, 2]))
-    """
+    """Pad each image with zeros and crop a random window of the original size."""
     n, _, height, width = X.shape
     padded = functional.pad(X, (padding,) * 4)
     top, left = torch.randint(2 * padding + 1, (2, n), device=X.device)
@@ -69,13 +53,6 @@ def resized_crop(
     -------
     X : tensor of shape (n, c, h, w)
         The windows.
-
-    Examples
-    --------
-    >>> import torch
-    >>> X = torch.ones(2, 3, 8, 12)
-    >>> torch.allclose(resized_crop(X), X)
-    True
     """
     n, _, height, width = X.shape
     area = X.new_empty(n).uniform_(*scale)
@@ -108,14 +85,6 @@ def warp(X: Tensor, theta: Tensor, padding_mode: str = "zeros") -> Tensor:
     -------
     X : tensor of shape (n, c, h, w)
         The transformed images.
-
-    Examples
-    --------
-    >>> import torch
-    >>> X = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
-    >>> warp(X, rotation(torch.tensor([90.0]))).round()
-    tensor([[[[2., 4.],
-              [1., 3.]]]])
     """
     n, _, height, width = X.shape
     # Grids run from -1 to 1 along both axes.
@@ -127,43 +96,19 @@ def warp(X: Tensor, theta: Tensor, padding_mode: str = "zeros") -> Tensor:
 
 
 def rotation(degrees: Tensor) -> Tensor:
-    """Maps for ``warp`` that rotate images counterclockwise about their centre.
-
-    Examples
-    --------
-    >>> import torch
-    >>> rotation(torch.tensor([30.0]))
-    tensor([[[ 0.8660, -0.5000,  0.0000],
-             [ 0.5000,  0.8660,  0.0000]]])
-    """
+    """Maps for ``warp`` that rotate images counterclockwise about their centre."""
     angle = torch.deg2rad(degrees)
     return _maps([[angle.cos(), -angle.sin()], [angle.sin(), angle.cos()]])
 
 
 def shear(degrees: Tensor) -> Tensor:
-    """Maps for ``warp`` that shear images horizontally by an angle.
-
-    Examples
-    --------
-    >>> import torch
-    >>> shear(torch.tensor([45.0]))
-    tensor([[[1., 1., 0.],
-             [0., 1., 0.]]])
-    """
+    """Maps for ``warp`` that shear images horizontally by an angle."""
     one, zero = torch.ones_like(degrees), torch.zeros_like(degrees)
     return _maps([[one, torch.deg2rad(degrees).tan()], [zero, one]])
 
 
 def zoom(fraction: Tensor) -> Tensor:
-    """Maps for ``warp`` that show this fraction of the width and height: below 1 zooms in.
-
-    Examples
-    --------
-    >>> import torch
-    >>> zoom(torch.tensor([0.5]))
-    tensor([[[0.5000, 0.0000, 0.0000],
-             [0.0000, 0.5000, 0.0000]]])
-    """
+    """Maps for ``warp`` that show this fraction of the width and height: below 1 zooms in."""
     zero = torch.zeros_like(fraction)
     return _maps([[fraction, zero], [zero, fraction]])
 
@@ -210,16 +155,6 @@ def make_augmentation(augment: Any) -> Augmentation | None:
     -------
     augmentation : callable or None
         Maps a batch to a batch.
-
-    Examples
-    --------
-    >>> make_augmentation("flip") is flip, make_augmentation(None) is None
-    (True, True)
-    >>> make_augmentation("rotate")
-    Traceback (most recent call last):
-        ...
-    ValueError: Got augment='rotate', but expected None, 'flip', 'crop-flip', 'resized-crop-flip' \
-or a function of a batch (n, c, h, w).
     """
     if augment is None or callable(augment):
         return augment

@@ -37,13 +37,7 @@ def import_pillow() -> Any:
 
 
 def is_image(item: Any) -> bool:
-    """Whether this is a PIL image. It does not import Pillow.
-
-    Examples
-    --------
-    >>> is_image("cat.png")
-    False
-    """
+    """Whether this is a PIL image. It does not import Pillow."""
     module = sys.modules.get("PIL.Image")
     return module is not None and isinstance(item, module.Image)
 
@@ -58,12 +52,6 @@ def to_array(image: Any, where: str, n_channels: int | None = None) -> np.ndarra
 
     Palettes and transparency become RGB, and 16 bits become 8. A grey image has three equal
     channels if ``n_channels`` is 3.
-
-    Examples
-    --------
-    >>> from PIL import Image
-    >>> to_array(Image.new("RGBA", (4, 2), "red"), "X[0]").shape
-    (2, 4, 3)
     """
     if image.mode == "F":
         raise ValueError(
@@ -152,17 +140,6 @@ class ImageFiles(Dataset):
     ----------
     shape : tuple of int
         (n, c, h, w).
-
-    Examples
-    --------
-    >>> import os, tempfile
-    >>> from PIL import Image
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "red.png")
-    ...     Image.new("RGB", (4, 2), "red").save(path)
-    ...     files = ImageFiles([path])
-    ...     files.shape, files[0][:, 0, 0].tolist()
-    ((1, 3, 2, 4), [255, 0, 0])
     """
 
     def __init__(
@@ -201,17 +178,7 @@ class ImageFiles(Dataset):
 
 
 def check_size(image: Tensor, shape: tuple[int, ...], where: str, first: str) -> None:
-    """Raise an error if the size of an image (c, h, w) differs from the first.
-
-    Examples
-    --------
-    >>> import torch
-    >>> check_size(torch.zeros(1, 3, 5), (9, 1, 2, 2), "X[4]", "X[0]")
-    Traceback (most recent call last):
-        ...
-    ValueError: Got X[4] of size (3, 5), but expected (2, 2) as X[0] has; give image_size=(height, \
-width) to resize all.
-    """
+    """Raise an error if the size of an image (c, h, w) differs from the first."""
     if tuple(image.shape[1:]) != tuple(shape[2:]):
         raise ValueError(
             f"Got {where} of size {tuple(image.shape[1:])}, but expected {tuple(shape[2:])} as "
@@ -225,18 +192,6 @@ def list_folder(
     """Paths of the images in a folder of class folders, and the names of their classes.
 
     Classes and files are sorted by name. Class folders are searched recursively.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for path in ("dog/b.png", "cat/a.jpg", "cat/notes.txt"):
-    ...         path = pathlib.Path(folder, path)
-    ...         path.parent.mkdir(exist_ok=True)
-    ...         path.touch()
-    ...     paths, labels = list_folder(folder, "X")
-    >>> [path.name for path in paths], labels.tolist()
-    (['a.jpg', 'b.png'], ['cat', 'dog'])
     """
     got = f"Got {name}={os.fspath(folder)!r}"
     classes = _class_folders(_checked(folder, name), got)

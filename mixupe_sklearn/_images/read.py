@@ -280,12 +280,6 @@ def channel_statistics(
     -------
     mean, std : array of shape (c,)
         In float64. The deviation of a constant channel is 1.
-
-    Examples
-    --------
-    >>> import torch
-    >>> channel_statistics(torch.tensor([0, 255], dtype=torch.uint8).reshape(2, 1, 1, 1))
-    (array([0.5]), array([0.5]))
     """
     index = np.arange(data.shape[0]) if index is None else np.asarray(index)
     weights = np.ones(len(index)) if weight is None else np.asarray(weight, dtype=float)[index]

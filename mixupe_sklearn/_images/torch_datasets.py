@@ -24,14 +24,7 @@ def batches(dataset: Any, n_workers: int = 0, collate: Any = None) -> Iterator:
 
 
 def read_item(item: Any, where: str, n_channels: int | None) -> Tensor:
-    """One image (1, c, h, w), with unscaled values.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> read_item(np.zeros((8, 6, 3)), "X[0]", None).shape
-    torch.Size([1, 3, 8, 6])
-    """
+    """One image (1, c, h, w), with unscaled values."""
     if is_image(item):
         if 0 in item.size:
             raise ValueError(f"Got {where} of size {item.size[::-1]}, but expected some pixels.")
@@ -50,16 +43,7 @@ def read_item(item: Any, where: str, n_channels: int | None) -> Tensor:
 
 
 def check_alike(image: Tensor, first: Tensor, where: str, where_first: str) -> None:
-    """Raise an error if channels, size or type of an image (c, h, w) differ from the first.
-
-    Examples
-    --------
-    >>> import torch
-    >>> check_alike(torch.zeros(1, 2, 2), torch.zeros(3, 2, 2), "X[4]", "X[0]")
-    Traceback (most recent call last):
-        ...
-    ValueError: Got X[4] with 1 channel, but expected 3 as X[0] has; make all grey or all RGB.
-    """
+    """Raise an error if channels, size or type of an image (c, h, w) differ from the first."""
     if len(image) != len(first):
         channels = "1 channel" if len(image) == 1 else f"{len(image)} channels"
         raise ValueError(
@@ -92,15 +76,6 @@ class DatasetImages(Dataset):
         (n, c, h, w), by the first item.
     dtype : torch.dtype
         uint8 or float32, by the first item.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from torch.utils.data import TensorDataset
-    >>> pairs = TensorDataset(torch.rand(9, 3, 4, 4), torch.arange(9))
-    >>> images = DatasetImages(pairs, image_size=(2, 2))
-    >>> images.shape, images[8].shape
-    ((9, 3, 2, 2), torch.Size([3, 2, 2]))
     """
 
     def __init__(
@@ -171,14 +146,6 @@ def find_labels(dataset: Any, n_workers: int = 0, name: str = "X") -> np.ndarray
     """Labels of a Dataset: from its attributes, else from its items. None if there are none.
 
     Items with several labels give a matrix.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from torch.utils.data import Subset, TensorDataset
-    >>> pairs = TensorDataset(torch.zeros(3, 1, 2, 2), torch.tensor([5, 6, 7]))
-    >>> find_labels(Subset(pairs, [2, 0]))
-    array([7, 5])
     """
     stored = _stored_labels(dataset)
     if stored is not None:
