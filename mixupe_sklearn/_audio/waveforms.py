@@ -19,10 +19,10 @@ from mixupe_sklearn._audio.files import (
     SUFFIXES,
     Recording,
     check_values,
-    find_files,
     find_words,
     read_file,
 )
+from mixupe_sklearn._utils.class_folders import check_classes, existing_folder, files_in
 from mixupe_sklearn._utils.parameter_rules import Number, check_rules
 from mixupe_sklearn._utils.warnings import warn_user
 
@@ -153,40 +153,15 @@ def read_waveforms(
 
 
 def _read_folder(X: str | os.PathLike, sampling_rate: int, name: str, n_least: int) -> AudioData:
-    folder, got = Path(X), f"Got {name}={os.fspath(X)!r}"
-    if not folder.is_dir():
-        raise FileNotFoundError(
-            f"{got}, but expected an existing folder, or a list of files; the current folder is "
-            f"{str(Path.cwd())!r}."
-        )
-    words, loose = find_words(folder), find_files(folder)
+    folder, got = existing_folder(X, name), f"Got {name}={os.fspath(X)!r}"
+    words, loose = find_words(folder), files_in(folder, SUFFIXES)
     if n_least:
-        _check_words(words, loose, got, n_least)
+        check_classes(words, loose, got, "audio file", n_least)
     paths = [*loose, *(path for found in words.values() for path in found)]
     if not paths:
         raise ValueError(f"{got} without an audio file, but expected some ({', '.join(SUFFIXES)}).")
     labels = np.repeat(list(words), [len(found) for found in words.values()])
     return AudioData(Waveforms(paths, sampling_rate), None if loose else labels)
-
-
-def _check_words(words: dict[str, list[Path]], loose: list[Path], got: str, n_least: int) -> None:
-    if loose or not words:
-        has = f"with {loose[0].name!r} directly in it" if loose else "with no word folder in it"
-        raise ValueError(
-            f"{got} {has}, but expected a folder for each word; for audio without labels, give a "
-            f"list of paths."
-        )
-    empty = [word for word, paths in words.items() if not paths]
-    if empty:
-        raise ValueError(
-            f"{got} without an audio file in its folder {empty[0]!r}, but expected some "
-            f"({', '.join(SUFFIXES)}); add files or remove the folder."
-        )
-    if len(words) < n_least:
-        raise ValueError(
-            f"{got} with one word only, {next(iter(words))!r}, but expected at least two word "
-            f"folders."
-        )
 
 
 def _as_items(X: Any, name: str) -> Sequence[Any]:

@@ -92,7 +92,7 @@ def load_speech_commands(
         raise FileNotFoundError(
             f"Got folder={str(folder)!r}, but expected one with {LAYOUT}; unpack {ADDRESS} there."
         )
-    found = {word: paths for word, paths in find_words(folder, suffixes=(".wav",)).items() if paths}
+    found = {word: paths for word, paths in find_words(folder, (".wav",)).items() if paths}
     if not found:
         raise ValueError(
             f"Got folder={str(folder)!r} without a word's wav files, but expected {LAYOUT}; unpack "
