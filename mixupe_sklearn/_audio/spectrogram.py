@@ -241,7 +241,7 @@ def batches_of(waveforms: Sequence[np.ndarray], n_most: int) -> Iterator[list[np
     """Batches of waveforms, in order, of at most ``n_most`` values when padded to the longest."""
     batch: list[np.ndarray] = []
     longest = 0
-    for position in range(len(waveforms)):
+    for position in range(len(waveforms)):  # an iterator would hide the caller from warnings
         waveform = waveforms[position]
         longest = max(longest, len(waveform))
         if batch and longest * (len(batch) + 1) > n_most:

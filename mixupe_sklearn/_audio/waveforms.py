@@ -4,7 +4,6 @@ Files are read on access, so that a folder may be larger than the memory.
 """
 
 import hashlib
-import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,7 +66,7 @@ class Waveforms(Sequence[np.ndarray]):
         if rate < self.sampling_rate:
             what = f"{what} with a rate of {rate} Hz, below sampling_rate={self.sampling_rate}"
             self._warn("rate", what, "resampled without high frequencies")
-        resampled = _resampled(waveform, rate, self.sampling_rate)
+        resampled = resample_poly(waveform, self.sampling_rate, rate)
         return resampled.clip(-1, 1).astype(np.float32, copy=False)
 
     def _warn(self, kind: str, what: str, how: str) -> None:
@@ -223,8 +222,3 @@ def _scaled(values: np.ndarray) -> np.ndarray:
         return values.astype(np.float32, copy=False)
     zero, full = SCALES[values.dtype.name]
     return ((values.astype(np.float64) - zero) / full).astype(np.float32)
-
-
-def _resampled(waveform: np.ndarray, rate: int, target: int) -> np.ndarray:
-    common = math.gcd(rate, target)
-    return resample_poly(waveform, target // common, rate // common) if rate != target else waveform

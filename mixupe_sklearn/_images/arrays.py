@@ -157,29 +157,9 @@ def _check_finite(images: Tensor, name: str, start: int) -> tuple[float, float]:
 def to_unit(images: Tensor, name: str, value_range: Range | None, start: int = 0) -> Tensor:
     """Images as uint8, or as float32 from 0 to 1. Raises an error for values out of range.
 
-    Parameters
-    ----------
-    images : tensor of shape (n, c, h, w)
-        The images. Booleans and bytes need no range.
-    name : str
-        Name of all images in messages.
-    value_range : pair of float or None
-        The values that become 0 and 1. None means 0 to 255 for integers.
-    start : int, default=0
-        Position of the first of these images among all images.
-
-    Returns
-    -------
-    images : tensor of shape (n, c, h, w)
-        Of uint8 or float32. They share memory with the input if nothing changed.
-
-    Examples
-    --------
-    >>> import torch
-    >>> to_unit(torch.tensor([[0, 255]]), "X", None)
-    tensor([[  0, 255]], dtype=torch.uint8)
-    >>> to_unit(torch.tensor([[-1.0, 0.0]]), "X", (-1, 1))
-    tensor([[0.0000, 0.5000]])
+    ``value_range`` has the values that become 0 and 1. None means 0 to 255 for integers. ``start``
+    is the position of the first of these images among all. The result shares memory with the input
+    if nothing changed.
     """
     if images.dtype == torch.bool:
         return images.to(torch.uint8) * 255

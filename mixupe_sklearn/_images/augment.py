@@ -39,20 +39,9 @@ def resized_crop(
 ) -> Tensor:
     """Crop a random window from each image, and resize it to the size of the image.
 
-    Parameters
-    ----------
-    X : tensor of shape (n, c, h, w)
-        The images.
-    scale : pair of float, default=(0.08, 1.0)
-        Bounds of the window's fraction of the area, drawn uniformly.
-    ratio : pair of float, default=(3 / 4, 4 / 3)
-        Bounds of the window's aspect ratio (width / height), drawn uniformly on a log scale. A
-        window that exceeds the image is clipped, so that none is drawn again.
-
-    Returns
-    -------
-    X : tensor of shape (n, c, h, w)
-        The windows.
+    ``scale`` bounds the window's fraction of the area, which is drawn uniformly. ``ratio`` bounds
+    its aspect ratio (width / height), drawn uniformly on a log scale. A window that exceeds the
+    image is clipped, so that none is drawn again.
     """
     n, _, height, width = X.shape
     area = X.new_empty(n).uniform_(*scale)
@@ -70,21 +59,10 @@ def resized_crop(
 def warp(X: Tensor, theta: Tensor, padding_mode: str = "zeros") -> Tensor:
     """Transform each image by its own affine map, with bilinear interpolation.
 
-    Parameters
-    ----------
-    X : tensor of shape (n, c, h, w)
-        The images, which need not be square.
-    theta : tensor of shape (n, 2, 3) or (1, 2, 3)
-        Maps points of the result to points of the input: ``theta[:, :, :2]`` multiplies (x, y), in
-        pixels from the centre, x to the right and y down. ``theta[:, :, 2]`` is then added, in
-        halves of the image's width and height.
-    padding_mode : {"zeros", "border"}, default="zeros"
-        Values outside of the image: zeros, or the nearest pixel.
-
-    Returns
-    -------
-    X : tensor of shape (n, c, h, w)
-        The transformed images.
+    ``theta`` of shape (n, 2, 3) or (1, 2, 3) maps points of the result to points of the input:
+    ``theta[:, :, :2]`` multiplies (x, y), in pixels from the centre, x to the right and y down.
+    ``theta[:, :, 2]`` is then added, in halves of the image's width and height. Values outside of
+    the image are zeros, or the nearest pixel with ``padding_mode="border"``.
     """
     n, _, height, width = X.shape
     # Grids run from -1 to 1 along both axes.
@@ -143,19 +121,7 @@ AUGMENTATIONS: dict[str, Augmentation] = {
 
 
 def make_augmentation(augment: Any) -> Augmentation | None:
-    """The function for a parameter ``augment``, or None for no augmentation.
-
-    Parameters
-    ----------
-    augment : str, callable or None
-        ``"flip"``, ``"crop-flip"`` (padding of 4), ``"resized-crop-flip"``, or a function of a
-        batch (n, c, h, w) that returns one of the same shape.
-
-    Returns
-    -------
-    augmentation : callable or None
-        Maps a batch to a batch.
-    """
+    """The function of a batch for a parameter ``augment``, or None for no augmentation."""
     if augment is None or callable(augment):
         return augment
     if isinstance(augment, str) and augment in AUGMENTATIONS:

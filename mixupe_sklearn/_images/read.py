@@ -223,23 +223,11 @@ def _check_dataset(X: Any, name: str) -> None:
 def channel_statistics(
     data: Any, index: Any = None, weight: Any = None, *, n_workers: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of each channel, on a scale from 0 to 1.
+    """Mean and standard deviation of each channel, in float64 on a scale from 0 to 1.
 
-    Parameters
-    ----------
-    data : tensor of shape (n, c, h, w), or lazy images
-        As in ``ImageData.data``, read in batches.
-    index : array of int or None, default=None
-        Positions of the images to use. None means all.
-    weight : array of shape (n,) or None, default=None
-        Weights of all images.
-    n_workers : int, default=0
-        Number of processes that read lazy images.
-
-    Returns
-    -------
-    mean, std : array of shape (c,)
-        In float64. The deviation of a constant channel is 1.
+    ``data`` is a tensor (n, c, h, w) or lazy images as in ``ImageData``, read in batches. ``index``
+    has the positions of the images to use, and ``weight`` the weights of all images. The deviation
+    of a constant channel is 1.
     """
     index = np.arange(data.shape[0]) if index is None else np.asarray(index)
     weights = np.ones(len(index)) if weight is None else np.asarray(weight, dtype=float)[index]

@@ -26,8 +26,6 @@ def batches(dataset: Any, n_workers: int = 0, collate: Any = None) -> Iterator:
 def read_item(item: Any, where: str, n_channels: int | None) -> Tensor:
     """One image (1, c, h, w), with unscaled values."""
     if is_image(item):
-        if 0 in item.size:
-            raise ValueError(f"Got {where} of size {item.size[::-1]}, but expected some pixels.")
         return torch.from_numpy(to_array(item, where, n_channels)).permute(2, 0, 1)[None]
     if isinstance(item, (list, tuple)) and len(item) == 2:
         raise ValueError(
@@ -127,12 +125,7 @@ def find_labels(dataset: Any, n_workers: int = 0, name: str = "X") -> np.ndarray
     if _label_of(dataset[0]) is None:
         return None
     labels = [label for batch in batches(dataset, n_workers, _labels_of) for label in batch]
-    without = next((number for number, label in enumerate(labels) if label is None), None)
-    if without is not None:
-        raise ValueError(
-            f"Got {name}[{without}] without a label, but expected one, as {name}[0] has."
-        )
-    sizes = [np.size(label) for label in labels]
+    sizes = [0 if label is None else np.size(label) for label in labels]
     other = next((number for number, size in enumerate(sizes) if size != sizes[0]), None)
     if other is not None:
         raise ValueError(
