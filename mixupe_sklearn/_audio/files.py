@@ -1,19 +1,20 @@
 """Audio files: how to find, read and check them."""
 
 import io
-from collections.abc import Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from scipy.io import wavfile
 
+from mixupe_sklearn._utils.class_folders import files_in, visible
 from mixupe_sklearn._utils.warnings import own_filters
 
 # A folder is searched for these. A list may name files of any format that soundfile reads.
 SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff")
 # Speech Commands has minutes of noise in a folder beside its words.
-NOT_WORDS = ("_background_noise_",)
+NOISE = "_background_noise_"
 # Zero and full scale of the integer types of wav files.
 SCALES = {"uint8": (128, 128), "int16": (0, 2**15), "int32": (0, 2**31)}
 # Resampled and decompressed audio overshoots full scale a little. Integers as floats exceed this.
@@ -29,46 +30,14 @@ class Recording(NamedTuple):
     values: np.ndarray
 
 
-def find_words(folder: Path, *, suffixes: Iterable[str] = SUFFIXES) -> dict[str, list[Path]]:
-    """The audio files of each word folder, sorted, without hidden files and background noise.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for name in ("yes", "no", "_background_noise_", ".git"):
-    ...         Path(folder, name).mkdir()
-    ...     Path(folder, "no", "a.WAV").touch()
-    ...     {word: [path.name for path in paths] for word, paths in find_words(folder).items()}
-    {'no': ['a.WAV'], 'yes': []}
-    """
-    folders = [path for path in _visible(Path(folder)) if path.is_dir()]
-    return {
-        path.name: find_files(path, suffixes=suffixes)
-        for path in folders
-        if path.name not in NOT_WORDS
-    }
-
-
-def find_files(folder: Path, *, suffixes: Iterable[str] = SUFFIXES) -> list[Path]:
-    """The audio files directly in a folder, sorted."""
-    return [p for p in _visible(folder) if p.suffix.lower() in suffixes and not p.is_dir()]
-
-
-def _visible(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+def find_words(folder: Path, suffixes: Collection[str] = SUFFIXES) -> dict[str, list[Path]]:
+    """The audio files of each word folder, sorted, without hidden files and background noise."""
+    folders = [path for path in visible(folder) if path.is_dir() and path.name != NOISE]
+    return {path.name: files_in(path, suffixes) for path in folders}
 
 
 def check_values(values: np.ndarray, what: str) -> None:
-    """Raise an error for values that are not audio.
-
-    Examples
-    --------
-    >>> check_values(np.array([0.0, 3e4]), "X[7]")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-        ...
-    ValueError: Got X[7] with floats from 0 to 30000, but expected finite values in [-1, 1]; ...
-    """
+    """Raise an error for values that are not audio."""
     if values.dtype.kind != "f" and values.dtype.name not in SCALES:
         raise ValueError(
             f"Got {what} of type {values.dtype}, but expected floats in [-1, 1], or integers of "

@@ -70,13 +70,7 @@ def log_spectrogram(
 
 
 def normalise(spectrogram: np.ndarray) -> np.ndarray:
-    """Scale a spectrogram to mean 0 and standard deviation 1. A constant one becomes zeros.
-
-    Examples
-    --------
-    >>> normalise(np.array([[1.0, 3.0]])), normalise(np.zeros((1, 2)))
-    (array([[-1.,  1.]]), array([[0., 0.]]))
-    """
+    """Scale a spectrogram to mean 0 and standard deviation 1. A constant one becomes zeros."""
     # A contiguous copy: a view of a larger array would be summed in another order.
     values = np.ascontiguousarray(spectrogram)
     mean, deviation = values.mean(), values.std()
@@ -244,17 +238,10 @@ class Spectrogram(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
 
 
 def batches_of(waveforms: Sequence[np.ndarray], n_most: int) -> Iterator[list[np.ndarray]]:
-    """Batches of waveforms, in order, of at most ``n_most`` values when padded to the longest.
-
-    Examples
-    --------
-    >>> waveforms = [np.zeros(n_values) for n_values in (2, 3, 1, 9, 1)]
-    >>> [[len(waveform) for waveform in batch] for batch in batches_of(waveforms, n_most=6)]
-    [[2, 3], [1], [9], [1]]
-    """
+    """Batches of waveforms, in order, of at most ``n_most`` values when padded to the longest."""
     batch: list[np.ndarray] = []
     longest = 0
-    for position in range(len(waveforms)):
+    for position in range(len(waveforms)):  # an iterator would hide the caller from warnings
         waveform = waveforms[position]
         longest = max(longest, len(waveform))
         if batch and longest * (len(batch) + 1) > n_most:

@@ -4,7 +4,6 @@ Files are read on access, so that a folder may be larger than the memory.
 """
 
 import hashlib
-import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,10 +18,10 @@ from mixupe_sklearn._audio.files import (
     SUFFIXES,
     Recording,
     check_values,
-    find_files,
     find_words,
     read_file,
 )
+from mixupe_sklearn._utils.class_folders import check_classes, existing_folder, files_in
 from mixupe_sklearn._utils.parameter_rules import Number, check_rules
 from mixupe_sklearn._utils.warnings import warn_user
 
@@ -44,14 +43,6 @@ class Waveforms(Sequence[np.ndarray]):
         Files, and recordings that have been checked.
     sampling_rate : int
         Sampling rate of each waveform in Hz.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> recording = Recording(8, np.array([0, 128, 255], dtype=np.uint8))
-    >>> waveforms = Waveforms([recording], sampling_rate=8)
-    >>> len(waveforms), waveforms[0].round(2).tolist()
-    (1, [-1.0, 0.0, 0.9900000095367432])
     """
 
     def __init__(self, items: Sequence[Path | Recording], sampling_rate: int):
@@ -75,7 +66,7 @@ class Waveforms(Sequence[np.ndarray]):
         if rate < self.sampling_rate:
             what = f"{what} with a rate of {rate} Hz, below sampling_rate={self.sampling_rate}"
             self._warn("rate", what, "resampled without high frequencies")
-        resampled = _resampled(waveform, rate, self.sampling_rate)
+        resampled = resample_poly(waveform, self.sampling_rate, rate)
         return resampled.clip(-1, 1).astype(np.float32, copy=False)
 
     def _warn(self, kind: str, what: str, how: str) -> None:
@@ -84,16 +75,7 @@ class Waveforms(Sequence[np.ndarray]):
             warn_user(f"Got {what}: it is {how}, and so are all others like it.")
 
     def fingerprint(self) -> str:
-        """A hash of the recordings, their order and their rate. No file is opened.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> X = [np.zeros(4), np.ones(3)]
-        >>> first, second = read_waveforms(X), read_waveforms(X[::-1])
-        >>> first.waveforms.fingerprint() == second.waveforms.fingerprint()
-        False
-        """
+        """A hash of the recordings, their order and their rate. No file is opened."""
         digest = hashlib.sha256(f"{self.sampling_rate}".encode())
         for item in self._items:
             if isinstance(item, Path):
@@ -170,40 +152,15 @@ def read_waveforms(
 
 
 def _read_folder(X: str | os.PathLike, sampling_rate: int, name: str, n_least: int) -> AudioData:
-    folder, got = Path(X), f"Got {name}={os.fspath(X)!r}"
-    if not folder.is_dir():
-        raise FileNotFoundError(
-            f"{got}, but expected an existing folder, or a list of files; the current folder is "
-            f"{str(Path.cwd())!r}."
-        )
-    words, loose = find_words(folder), find_files(folder)
+    folder, got = existing_folder(X, name), f"Got {name}={os.fspath(X)!r}"
+    words, loose = find_words(folder), files_in(folder, SUFFIXES)
     if n_least:
-        _check_words(words, loose, got, n_least)
+        check_classes(words, loose, got, "audio file", n_least)
     paths = [*loose, *(path for found in words.values() for path in found)]
     if not paths:
         raise ValueError(f"{got} without an audio file, but expected some ({', '.join(SUFFIXES)}).")
     labels = np.repeat(list(words), [len(found) for found in words.values()])
     return AudioData(Waveforms(paths, sampling_rate), None if loose else labels)
-
-
-def _check_words(words: dict[str, list[Path]], loose: list[Path], got: str, n_least: int) -> None:
-    if loose or not words:
-        has = f"with {loose[0].name!r} directly in it" if loose else "with no word folder in it"
-        raise ValueError(
-            f"{got} {has}, but expected a folder for each word; for audio without labels, give a "
-            f"list of paths."
-        )
-    empty = [word for word, paths in words.items() if not paths]
-    if empty:
-        raise ValueError(
-            f"{got} without an audio file in its folder {empty[0]!r}, but expected some "
-            f"({', '.join(SUFFIXES)}); add files or remove the folder."
-        )
-    if len(words) < n_least:
-        raise ValueError(
-            f"{got} with one word only, {next(iter(words))!r}, but expected at least two word "
-            f"folders."
-        )
 
 
 def _as_items(X: Any, name: str) -> Sequence[Any]:
@@ -265,8 +222,3 @@ def _scaled(values: np.ndarray) -> np.ndarray:
         return values.astype(np.float32, copy=False)
     zero, full = SCALES[values.dtype.name]
     return ((values.astype(np.float64) - zero) / full).astype(np.float32)
-
-
-def _resampled(waveform: np.ndarray, rate: int, target: int) -> np.ndarray:
-    common = math.gcd(rate, target)
-    return resample_poly(waveform, target // common, rate // common) if rate != target else waveform

@@ -12,14 +12,7 @@ from mixupe_sklearn._data.rows import Gathers
 
 
 def in_ranges(first: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Concatenate integer ranges, given by their starts and lengths.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> in_ranges(np.array([7, 0]), np.array([2, 3]))
-    array([7, 8, 0, 1, 2])
-    """
+    """Concatenate integer ranges, given by their starts and lengths."""
     return np.arange(size.sum()) + np.repeat(first - (size.cumsum() - size), size)
 
 

@@ -67,14 +67,11 @@ def _array(value: Any) -> np.ndarray:
 
 
 def _from_geometric(data: Any, name: str) -> Graph:
-    x, edge_index = getattr(data, "x", None), data.edge_index
-    is_array = isinstance(edge_index, (np.ndarray, Tensor))
-    edges = _array(edge_index) if is_array else np.empty(0)
+    x, edges = getattr(data, "x", None), _array(data.edge_index)
     if edges.ndim != 2 or len(edges) != 2 or edges.dtype.kind not in "iu":
-        kind = f"shape {edges.shape}, {edges.dtype}" if is_array else type(edge_index).__name__
         raise ValueError(
-            f"Got {name} with an edge_index of {kind}, but expected an array (2, n_edges) of "
-            f"integers."
+            f"Got {name} with an edge_index of shape {edges.shape}, {edges.dtype}, but expected an "
+            f"array (2, n_edges) of integers."
         )
     features = None if x is None else as_features(x, name)
     n_nodes = len(features) if features is not None else data.num_nodes

@@ -25,13 +25,6 @@ def read_graphs(
         Name of the graphs in messages.
     node_label, node_features : str
         Node attributes of networkx graphs with labels and features.
-
-    Examples
-    --------
-    >>> graphs, _ = read_graphs([[(0, 1), (1, 0)], ([(0, 1), (1, 0)], {0: "C", 1: "O"})])
-    Traceback (most recent call last):
-        ...
-    ValueError: Got X[1] with node labels, but expected none, as in X[0].
     """
     read = [
         read_graph(graph, f"{name}[{number}]", node_label=node_label, node_features=node_features)

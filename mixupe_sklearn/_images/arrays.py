@@ -5,7 +5,6 @@ Images are tensors (n, c, h, w) of uint8 (0 to 255) or of float32 (0 to 1).
 
 import math
 import warnings
-from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
 
@@ -23,60 +22,33 @@ TOLERANCE = 1e-5
 # Number of images that are resized at once.
 CHUNK = 256
 LARGER = {"u2": "i4", "u4": "i8", "u8": "i8"}
-ADVICE = "give value_range=(low, high) if they have another range"
-# Users may have normalised their images, or may pass spectrograms.
-NORMALISED = ", leave normalising to fit, and use MixupESpeechClassifier for spectrograms"
-AS_GIVEN = ", as value_range declares"
-# Users may give the range that they want as the result.
-INPUT_RANGE = "value_range is the range of the input, not of the result: None for bytes"
+ADVICE = "value_range=(low, high) declares the range of the input, which fit normalises"
 
 Range = tuple[float, float]
-Where = Callable[[int], str]
 
 
 def check_pairs(image_size: Any, value_range: Any) -> None:
-    """Raise an error unless a size is None or (height, width), and a range None or (low, high).
-
-    Examples
-    --------
-    >>> check_pairs(32, None)
-    Traceback (most recent call last):
-        ...
-    ValueError: Got image_size=32, but expected None or two integers >= 1: (height, width).
-    >>> check_pairs(None, (1, 0))
-    Traceback (most recent call last):
-        ...
-    ValueError: Got value_range=(1, 0), but expected None or two finite numbers: (low, high).
-    """
-    size: Any = image_size if _is_pair(image_size) else ()
-    is_size = size and all(isinstance(side, Integral) and int(side) >= 1 for side in size)
-    if image_size is not None and not is_size:
+    """Raise an error unless a size is None or (height, width), and a range None or (low, high)."""
+    if image_size is not None and not (_is_pair(image_size, Integral) and min(image_size) >= 1):
         raise ValueError(
             f"Got image_size={image_size!r}, but expected None or two integers >= 1: "
             f"(height, width)."
         )
-    ends: Any = value_range if _is_pair(value_range) else ()
-    is_finite = ends and all(isinstance(end, Real) and math.isfinite(end) for end in ends)
-    if value_range is not None and not (is_finite and ends[0] < ends[1]):
+    is_range = _is_pair(value_range, Real) and value_range[0] < value_range[1]
+    if value_range is not None and not (is_range and all(map(math.isfinite, value_range))):
         raise ValueError(
             f"Got value_range={value_range!r}, but expected None or two finite numbers: "
             f"(low, high)."
         )
 
 
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, (tuple, list)) and len(value) == 2
+def _is_pair(value: Any, kind: type) -> bool:
+    is_sequence = isinstance(value, (tuple, list)) and len(value) == 2
+    return is_sequence and all(isinstance(one, kind) for one in value)
 
 
 def as_tensor(data: Any, name: str) -> Tensor:
-    """An array as a tensor that shares its memory if possible. Read-only memory stays read-only.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> as_tensor(np.ones((1, 2), dtype=np.uint8), "X")
-    tensor([[1, 1]], dtype=torch.uint8)
-    """
+    """An array as a tensor that shares its memory if possible. Read-only memory stays read-only."""
     if isinstance(data, Tensor):
         if data.is_complex() or data.is_sparse:
             raise TypeError(f"Got {name} of type {data.dtype}, but expected dense real numbers.")
@@ -97,18 +69,11 @@ def as_tensor(data: Any, name: str) -> Tensor:
         return torch.from_numpy(data)
 
 
-def channels_first(images: Tensor, name: str, *, is_torch: bool, is_single: bool = False) -> Tensor:
+def channels_first(images: Tensor, name: str, *, is_torch: bool) -> Tensor:
     """A view (n, c, h, w) of images (n, h, w), (n, h, w, c) or (n, c, h, w).
 
     The channel axis has a size of 1, 3 or 4. For torch tensors, channels come first if possible,
-    and their number may be any number below the height and width. For a single image, ``n`` is 1,
-    and error messages omit that axis.
-
-    Examples
-    --------
-    >>> import torch
-    >>> channels_first(torch.zeros(5, 32, 16, 3), "X", is_torch=False).shape
-    torch.Size([5, 3, 32, 16])
+    and their number may be any number below the height and width.
     """
     _check_axes(images, name)
     if images.ndim == 3:
@@ -120,13 +85,11 @@ def channels_first(images: Tensor, name: str, *, is_torch: bool, is_single: bool
         return images
     if last and not first:
         return images.movedim(3, 1)
-    shape, axes = tuple(images.shape), "(n, h, w, c) or (n, c, h, w)"
-    if is_single:
-        shape, axes = shape[1:], "(h, w, c) or (c, h, w)"
     problem = "two axes" if first else "no axis"
     raise ValueError(
-        f"Got {name} of shape {shape} with {problem} of 1, 3 or 4 channels, but expected {axes}; "
-        f"torch tensors may have any number of channels below h and w, channels first."
+        f"Got {name} with images of shape {tuple(images.shape[1:])}, {problem} of 1, 3 or 4 "
+        f"channels, but expected (h, w, c) or (c, h, w); torch tensors may have any number of "
+        f"channels below h and w, channels first."
     )
 
 
@@ -147,14 +110,7 @@ def _check_axes(images: Tensor, name: str) -> None:
 
 
 def one_image(data: Any, where: str) -> Tensor:
-    """A view (1, c, h, w) of one image (h, w), (h, w, c) or (c, h, w).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> one_image(np.zeros((32, 16, 3)), "X[0]").shape
-    torch.Size([1, 3, 32, 16])
-    """
+    """A view (1, c, h, w) of one image (h, w), (h, w, c) or (c, h, w)."""
     image = as_tensor(data, where)
     if image.ndim not in (2, 3) or 0 in image.shape:
         raise ValueError(
@@ -163,21 +119,13 @@ def one_image(data: Any, where: str) -> Tensor:
         )
     if image.ndim == 2:
         return image[None, None]
-    is_torch = isinstance(data, Tensor)
-    return channels_first(image[None], where, is_torch=is_torch, is_single=True)
+    return channels_first(image[None], where, is_torch=isinstance(data, Tensor))
 
 
-def find_range(images: list[Tensor], name: str, where: Where) -> Range | None:
-    """The value range of floats, inferred from all images, or None if there are no floats.
-
-    Examples
-    --------
-    >>> import torch
-    >>> find_range([torch.tensor([0.0, 200.0])], "X", str)
-    (0.0, 255.0)
-    """
+def find_range(images: list[Tensor], name: str) -> Range | None:
+    """The value range of floats, inferred from all images, or None if there are no floats."""
     ends = [
-        check_finite(part, where, k) for k, part in enumerate(images) if part.is_floating_point()
+        _check_finite(part, name, k) for k, part in enumerate(images) if part.is_floating_point()
     ]
     if not ends:
         return None
@@ -189,45 +137,12 @@ def find_range(images: list[Tensor], name: str, where: Where) -> Range | None:
         return 0.0, 255.0
     raise ValueError(
         f"Got {name} with floats from {low:.6g} to {high:.6g}, but expected them within 0 to 1, or "
-        f"within 0 to 255 with some above 2; {ADVICE}{NORMALISED if low < -TOLERANCE else ''}."
+        f"within 0 to 255 with some above 2; {ADVICE}."
     )
 
 
-def check_clear(images: list[Tensor], name: str) -> None:
-    """Raise an error if all floats are 0 or 1, whose range (0 to 1 or 0 to 255) is ambiguous.
-
-    Examples
-    --------
-    >>> import torch
-    >>> check_clear([torch.tensor([0.0, 1.0, 0.2])], "X")
-    >>> check_clear([torch.tensor([0.0, 1.0])], "X")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-        ...
-    ValueError: Got X with floats that are all 0 or 1, but expected others after a fit on bytes...
-    """
-    floats = [part for part in images if part.is_floating_point()]
-    # Zeros are black in both ranges.
-    if not any(bool(part.any()) for part in floats):
-        return
-    if all(bool(((part == 0) | (part == 1)).all()) for part in floats):
-        raise ValueError(
-            f"Got {name} with floats that are all 0 or 1, but expected others after a fit on "
-            f"bytes, since 1 may be white or nearly black; give bytes: (255 * X).astype('uint8') "
-            f"if it is white, else X.astype('uint8')."
-        )
-
-
-def check_finite(images: Tensor, where: Where, start: int = 0) -> tuple[float, float]:
-    """The minimum and maximum of floats. Raises an error for the first non-finite value.
-
-    Examples
-    --------
-    >>> import torch
-    >>> check_finite(torch.tensor([[0.0, 1.0], [2.0, torch.nan]]), "X[{}]".format)
-    Traceback (most recent call last):
-        ...
-    ValueError: Got X[1] with a pixel of nan, but expected finite numbers.
-    """
+def _check_finite(images: Tensor, name: str, start: int) -> tuple[float, float]:
+    """The minimum and maximum of floats. Raises an error for the first non-finite value."""
     low, high = (float(end) for end in torch.aminmax(images))
     if math.isfinite(low) and math.isfinite(high):
         return low, high
@@ -235,55 +150,35 @@ def check_finite(images: Tensor, where: Where, start: int = 0) -> tuple[float, f
     values = images[number]
     value = float(values[~torch.isfinite(values)][0])
     raise ValueError(
-        f"Got {where(start + number)} with a pixel of {value}, but expected finite numbers."
+        f"Got {name}[{start + number}] with a pixel of {value}, but expected finite numbers."
     )
 
 
-def to_unit(images: Tensor, where: Where, value_range: Range | None, source: str = "") -> Tensor:
+def to_unit(images: Tensor, name: str, value_range: Range | None, start: int = 0) -> Tensor:
     """Images as uint8, or as float32 from 0 to 1. Raises an error for values out of range.
 
-    Parameters
-    ----------
-    images : tensor of shape (n, c, h, w)
-        The images. Booleans and bytes need no range.
-    where : callable
-        Maps the position of an image to its name in messages.
-    value_range : pair of float or None
-        The values that become 0 and 1. None means 0 to 255 for integers.
-    source : str, default=""
-        Where this range comes from, for messages. ``AS_GIVEN`` if the user gave it.
-
-    Returns
-    -------
-    images : tensor of shape (n, c, h, w)
-        Of uint8 or float32. They share memory with the input if nothing changed.
-
-    Examples
-    --------
-    >>> import torch
-    >>> to_unit(torch.tensor([[0, 255]]), str, None)
-    tensor([[  0, 255]], dtype=torch.uint8)
-    >>> to_unit(torch.tensor([[-1.0, 0.0]]), str, (-1, 1))
-    tensor([[0.0000, 0.5000]])
+    ``value_range`` has the values that become 0 and 1. None means 0 to 255 for integers. ``start``
+    is the position of the first of these images among all. The result shares memory with the input
+    if nothing changed.
     """
     if images.dtype == torch.bool:
         return images.to(torch.uint8) * 255
     if not images.is_floating_point() and value_range in (None, (0, 255)):
         if images.dtype != torch.uint8:
-            _check_within(images, where, (0, 255), "")
+            _check_within(images, name, (0, 255), start)
         return images.to(torch.uint8)
     low, high = value_range or (0.0, 1.0)
-    exceeds = _check_within(images, where, (low, high), source)
+    exceeds = _check_within(images, name, (low, high), start)
     images = images.to(torch.float64 if images.dtype == torch.int64 else torch.float32)
     if (low, high) != (0, 1):
         images = (images - low).div_(high - low).float()
     return images.clamp(0, 1) if exceeds else images
 
 
-def _check_within(images: Tensor, where: Where, span: Range, source: str) -> bool:
+def _check_within(images: Tensor, name: str, span: Range, start: int) -> bool:
     """Whether values exceed the range by rounding. Raises an error if they exceed it by more."""
     if images.is_floating_point():
-        check_finite(images, where)
+        _check_finite(images, name, start)
     minimum, maximum = (end.item() for end in torch.aminmax(images))
     if span[0] <= minimum and maximum <= span[1]:
         return False
@@ -294,23 +189,36 @@ def _check_within(images: Tensor, where: Where, span: Range, source: str) -> boo
     is_outside = ((images < low) | (images > high)).flatten(1)
     number = int(is_outside.any(dim=1).int().argmax())
     value = images[number].flatten()[is_outside[number]][0].item()
-    is_normalised = images.is_floating_point() and minimum < low
-    advice = ADVICE + (NORMALISED if is_normalised else "")
     raise ValueError(
-        f"Got {where(number)} with a pixel of {value:.6g}, but expected {span[0]:g} to {span[1]:g}"
-        f"{source}; {INPUT_RANGE if source == AS_GIVEN else advice}."
+        f"Got {name}[{start + number}] with a pixel of {value:.6g}, but expected {span[0]:g} to "
+        f"{span[1]:g}; {ADVICE}."
     )
 
 
-def resize(images: Tensor, image_size: tuple[int, int] | None) -> Tensor:
-    """Resize images (n, c, h, w) to (height, width): bilinear, with antialiasing.
+def check_alike(
+    image: Tensor, shape: tuple[int, ...], dtype: torch.dtype, where: str, first: str
+) -> None:
+    """Raise an error if channels, size or type of an image (c, h, w) differ from the first."""
+    if len(image) != shape[0]:
+        channels = "1 channel" if len(image) == 1 else f"{len(image)} channels"
+        raise ValueError(
+            f"Got {where} with {channels}, but expected {shape[0]} as {first} has; make all grey "
+            f"or all RGB."
+        )
+    if tuple(image.shape) != tuple(shape):
+        raise ValueError(
+            f"Got {where} of size {tuple(image.shape[1:])}, but expected {tuple(shape[1:])} as "
+            f"{first} has; give image_size=(height, width) to resize all."
+        )
+    if image.dtype != dtype:
+        raise ValueError(
+            f"Got {where} of {image.dtype}, but expected {dtype} as {first} has; make all of one "
+            f"type."
+        )
 
-    Examples
-    --------
-    >>> import torch
-    >>> resize(torch.tensor([[[[0, 100], [100, 200]]]], dtype=torch.uint8), (1, 1))
-    tensor([[[[100]]]], dtype=torch.uint8)
-    """
+
+def resize(images: Tensor, image_size: tuple[int, int] | None) -> Tensor:
+    """Resize images (n, c, h, w) to (height, width): bilinear, with antialiasing."""
     if image_size is None or tuple(images.shape[2:]) == tuple(image_size):
         return images
     how: dict[str, Any] = {"size": list(image_size), "mode": "bilinear", "antialias": True}

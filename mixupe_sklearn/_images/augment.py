@@ -17,29 +17,13 @@ Augmentation = Callable[[Tensor], Tensor]
 
 
 def flip(X: Tensor) -> Tensor:
-    """Flip each image horizontally with a probability of one half.
-
-    Examples
-    --------
-    >>> import torch
-    >>> X = torch.tensor([1.0, 2.0]).expand(100, 1, 1, 2)
-    >>> sorted({tuple(row) for row in flip(X).reshape(100, 2).tolist()})
-    [(1.0, 2.0), (2.0, 1.0)]
-    """
+    """Flip each image horizontally with a probability of one half."""
     is_flipped = torch.rand(len(X), 1, 1, 1, device=X.device) < 0.5
     return _laid_out_like(X, torch.where(is_flipped, X.flip(-1), X))
 
 
 def pad_crop(X: Tensor, padding: int = 4) -> Tensor:
-    """Pad each image with zeros and crop a random window of the original size.
-
-    Examples
-    --------
-    >>> import torch
-    >>> X = torch.ones(1, 1, 2, 2)
-    >>> torch.equal(pad_crop(X, padding=0), X), pad_crop(X, padding=2).shape
-    (True, torch.Size([1, 1, 2, 2]))
-    """
+    """Pad each image with zeros and crop a random window of the original size."""
     n, _, height, width = X.shape
     padded = functional.pad(X, (padding,) * 4)
     top, left = torch.randint(2 * padding + 1, (2, n), device=X.device)
@@ -55,27 +39,9 @@ def resized_crop(
 ) -> Tensor:
     """Crop a random window from each image, and resize it to the size of the image.
 
-    Parameters
-    ----------
-    X : tensor of shape (n, c, h, w)
-        The images.
-    scale : pair of float, default=(0.08, 1.0)
-        Bounds of the window's fraction of the area, drawn uniformly.
-    ratio : pair of float, default=(3 / 4, 4 / 3)
-        Bounds of the window's aspect ratio (width / height), drawn uniformly on a log scale. A
-        window that exceeds the image is clipped, so that none is drawn again.
-
-    Returns
-    -------
-    X : tensor of shape (n, c, h, w)
-        The windows.
-
-    Examples
-    --------
-    >>> import torch
-    >>> X = torch.ones(2, 3, 8, 12)
-    >>> torch.allclose(resized_crop(X), X)
-    True
+    ``scale`` bounds the window's fraction of the area, which is drawn uniformly. ``ratio`` bounds
+    its aspect ratio (width / height), drawn uniformly on a log scale. A window that exceeds the
+    image is clipped, so that none is drawn again.
     """
     n, _, height, width = X.shape
     area = X.new_empty(n).uniform_(*scale)
@@ -93,29 +59,10 @@ def resized_crop(
 def warp(X: Tensor, theta: Tensor, padding_mode: str = "zeros") -> Tensor:
     """Transform each image by its own affine map, with bilinear interpolation.
 
-    Parameters
-    ----------
-    X : tensor of shape (n, c, h, w)
-        The images, which need not be square.
-    theta : tensor of shape (n, 2, 3) or (1, 2, 3)
-        Maps points of the result to points of the input: ``theta[:, :, :2]`` multiplies (x, y), in
-        pixels from the centre, x to the right and y down. ``theta[:, :, 2]`` is then added, in
-        halves of the image's width and height.
-    padding_mode : {"zeros", "border"}, default="zeros"
-        Values outside of the image: zeros, or the nearest pixel.
-
-    Returns
-    -------
-    X : tensor of shape (n, c, h, w)
-        The transformed images.
-
-    Examples
-    --------
-    >>> import torch
-    >>> X = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
-    >>> warp(X, rotation(torch.tensor([90.0]))).round()
-    tensor([[[[2., 4.],
-              [1., 3.]]]])
+    ``theta`` of shape (n, 2, 3) or (1, 2, 3) maps points of the result to points of the input:
+    ``theta[:, :, :2]`` multiplies (x, y), in pixels from the centre, x to the right and y down.
+    ``theta[:, :, 2]`` is then added, in halves of the image's width and height. Values outside of
+    the image are zeros, or the nearest pixel with ``padding_mode="border"``.
     """
     n, _, height, width = X.shape
     # Grids run from -1 to 1 along both axes.
@@ -127,43 +74,19 @@ def warp(X: Tensor, theta: Tensor, padding_mode: str = "zeros") -> Tensor:
 
 
 def rotation(degrees: Tensor) -> Tensor:
-    """Maps for ``warp`` that rotate images counterclockwise about their centre.
-
-    Examples
-    --------
-    >>> import torch
-    >>> rotation(torch.tensor([30.0]))
-    tensor([[[ 0.8660, -0.5000,  0.0000],
-             [ 0.5000,  0.8660,  0.0000]]])
-    """
+    """Maps for ``warp`` that rotate images counterclockwise about their centre."""
     angle = torch.deg2rad(degrees)
     return _maps([[angle.cos(), -angle.sin()], [angle.sin(), angle.cos()]])
 
 
 def shear(degrees: Tensor) -> Tensor:
-    """Maps for ``warp`` that shear images horizontally by an angle.
-
-    Examples
-    --------
-    >>> import torch
-    >>> shear(torch.tensor([45.0]))
-    tensor([[[1., 1., 0.],
-             [0., 1., 0.]]])
-    """
+    """Maps for ``warp`` that shear images horizontally by an angle."""
     one, zero = torch.ones_like(degrees), torch.zeros_like(degrees)
     return _maps([[one, torch.deg2rad(degrees).tan()], [zero, one]])
 
 
 def zoom(fraction: Tensor) -> Tensor:
-    """Maps for ``warp`` that show this fraction of the width and height: below 1 zooms in.
-
-    Examples
-    --------
-    >>> import torch
-    >>> zoom(torch.tensor([0.5]))
-    tensor([[[0.5000, 0.0000, 0.0000],
-             [0.0000, 0.5000, 0.0000]]])
-    """
+    """Maps for ``warp`` that show this fraction of the width and height: below 1 zooms in."""
     zero = torch.zeros_like(fraction)
     return _maps([[fraction, zero], [zero, fraction]])
 
@@ -198,29 +121,7 @@ AUGMENTATIONS: dict[str, Augmentation] = {
 
 
 def make_augmentation(augment: Any) -> Augmentation | None:
-    """The function for a parameter ``augment``, or None for no augmentation.
-
-    Parameters
-    ----------
-    augment : str, callable or None
-        ``"flip"``, ``"crop-flip"`` (padding of 4), ``"resized-crop-flip"``, or a function of a
-        batch (n, c, h, w) that returns one of the same shape.
-
-    Returns
-    -------
-    augmentation : callable or None
-        Maps a batch to a batch.
-
-    Examples
-    --------
-    >>> make_augmentation("flip") is flip, make_augmentation(None) is None
-    (True, True)
-    >>> make_augmentation("rotate")
-    Traceback (most recent call last):
-        ...
-    ValueError: Got augment='rotate', but expected None, 'flip', 'crop-flip', 'resized-crop-flip' \
-or a function of a batch (n, c, h, w).
-    """
+    """The function of a batch for a parameter ``augment``, or None for no augmentation."""
     if augment is None or callable(augment):
         return augment
     if isinstance(augment, str) and augment in AUGMENTATIONS:

@@ -13,15 +13,13 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from mixupe_sklearn._images.arrays import resize
+from mixupe_sklearn._images.arrays import check_alike, resize
+from mixupe_sklearn._utils.class_folders import check_classes, existing_folder, files_in, visible
 
 GREY_MODES = {"1", "L", "LA", "La", "I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
-ORIENTATION = 0x0112  # the EXIF tag of the camera's orientation
 # Other files in a folder are ignored.
 SUFFIXES = {".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm"}
 SUFFIXES |= {".tif", ".tiff", ".webp"}
-# Names of folders that are splits of a dataset, not classes.
-SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing"}
 _DAMAGED = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error)
 
 
@@ -37,13 +35,7 @@ def import_pillow() -> Any:
 
 
 def is_image(item: Any) -> bool:
-    """Whether this is a PIL image. It does not import Pillow.
-
-    Examples
-    --------
-    >>> is_image("cat.png")
-    False
-    """
+    """Whether this is a PIL image. It does not import Pillow."""
     module = sys.modules.get("PIL.Image")
     return module is not None and isinstance(item, module.Image)
 
@@ -58,12 +50,6 @@ def to_array(image: Any, where: str, n_channels: int | None = None) -> np.ndarra
 
     Palettes and transparency become RGB, and 16 bits become 8. A grey image has three equal
     channels if ``n_channels`` is 3.
-
-    Examples
-    --------
-    >>> from PIL import Image
-    >>> to_array(Image.new("RGBA", (4, 2), "red"), "X[0]").shape
-    (2, 4, 3)
     """
     if image.mode == "F":
         raise ValueError(
@@ -87,15 +73,13 @@ def to_array(image: Any, where: str, n_channels: int | None = None) -> np.ndarra
 
 def _loaded(image: Any, where: str) -> Any:
     """Load the pixels and rotate the image upright. Pillow decodes the file only here."""
+    from PIL import ImageOps
+
     try:
         image.load()
-        if image.info.get("exif") and image.getexif().get(ORIENTATION, 1) != 1:
-            from PIL import ImageOps
-
-            return ImageOps.exif_transpose(image)
+        return ImageOps.exif_transpose(image)
     except _DAMAGED as error:
         raise ValueError(_damaged(where, error)) from error
-    return image
 
 
 def _grey(image: Any, where: str) -> np.ndarray:
@@ -117,23 +101,17 @@ def read_file(path: str | os.PathLike, n_channels: int | None = None) -> np.ndar
 
 
 def _opened(path: str | os.PathLike) -> Any:
-    where = f"file {os.fspath(path)!r}"
     image_module = import_pillow()
     try:
         return image_module.open(path)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"Got {where}, but expected an existing file.") from error
-    except PermissionError:
+    except (FileNotFoundError, PermissionError):
         raise
     except (*_DAMAGED, image_module.DecompressionBombError) as error:
-        raise ValueError(_damaged(where, error)) from error
+        raise ValueError(_damaged(f"file {os.fspath(path)!r}", error)) from error
 
 
 def _damaged(where: str, error: BaseException) -> str:
-    # The message of an UnidentifiedImageError repeats the path.
-    is_unknown = type(error).__name__ == "UnidentifiedImageError"
-    reason = "a format unknown to Pillow" if is_unknown else f"Pillow reports: {error}"
-    return f"Got {where}, but expected an intact image ({reason}); repair or remove it."
+    return f"Got {where}, but expected an intact image ({error}); repair or remove it."
 
 
 class ImageFiles(Dataset):
@@ -152,17 +130,6 @@ class ImageFiles(Dataset):
     ----------
     shape : tuple of int
         (n, c, h, w).
-
-    Examples
-    --------
-    >>> import os, tempfile
-    >>> from PIL import Image
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "red.png")
-    ...     Image.new("RGB", (4, 2), "red").save(path)
-    ...     files = ImageFiles([path])
-    ...     files.shape, files[0][:, 0, 0].tolist()
-    ((1, 3, 2, 4), [255, 0, 0])
     """
 
     def __init__(
@@ -196,27 +163,9 @@ class ImageFiles(Dataset):
         pixels = torch.from_numpy(read_file(self.path(index), self.n_channels))
         # A view: the channels of a pixel stay adjacent in memory.
         image = resize(pixels.permute(2, 0, 1)[None], self.image_size)[0]
-        check_size(image, self.shape, f"file {self.path(index)!r}", f"file {self.path(0)!r}")
+        where, first = (f"file {self.path(number)!r}" for number in (index, 0))
+        check_alike(image, self.shape[1:], torch.uint8, where, first)
         return image
-
-
-def check_size(image: Tensor, shape: tuple[int, ...], where: str, first: str) -> None:
-    """Raise an error if the size of an image (c, h, w) differs from the first.
-
-    Examples
-    --------
-    >>> import torch
-    >>> check_size(torch.zeros(1, 3, 5), (9, 1, 2, 2), "X[4]", "X[0]")
-    Traceback (most recent call last):
-        ...
-    ValueError: Got X[4] of size (3, 5), but expected (2, 2) as X[0] has; give image_size=(height, \
-width) to resize all.
-    """
-    if tuple(image.shape[1:]) != tuple(shape[2:]):
-        raise ValueError(
-            f"Got {where} of size {tuple(image.shape[1:])}, but expected {tuple(shape[2:])} as "
-            f"{first} has; give image_size=(height, width) to resize all."
-        )
 
 
 def list_folder(
@@ -225,92 +174,26 @@ def list_folder(
     """Paths of the images in a folder of class folders, and the names of their classes.
 
     Classes and files are sorted by name. Class folders are searched recursively.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for path in ("dog/b.png", "cat/a.jpg", "cat/notes.txt"):
-    ...         path = pathlib.Path(folder, path)
-    ...         path.parent.mkdir(exist_ok=True)
-    ...         path.touch()
-    ...     paths, labels = list_folder(folder, "X")
-    >>> [path.name for path in paths], labels.tolist()
-    (['a.jpg', 'b.png'], ['cat', 'dog'])
     """
+    root = existing_folder(folder, name)
+    found = {path.name: list(_images_of(path)) for path in visible(root) if path.is_dir()}
     got = f"Got {name}={os.fspath(folder)!r}"
-    classes = _class_folders(_checked(folder, name), got)
-    found = {path.name: list(_images_of(path)) for path in classes}
-    empty = [path for path in classes if not found[path.name]]
-    if empty:
-        raise ValueError(
-            f"{got} without any image in {_listed(empty)}, but expected some in every class "
-            f"folder; remove folders that are not classes."
-        )
-    if len(classes) < n_classes:
-        raise ValueError(f"{got} with one class only, {_listed(classes)}, but expected two.")
+    check_classes(found, files_in(root, SUFFIXES), got, "image", n_classes)
     paths = [path for own in found.values() for path in own]
     return paths, np.repeat(list(found), [len(own) for own in found.values()])
 
 
-def _class_folders(folder: Path, got: str) -> list[Path]:
-    classes = [path for path in _entries(folder) if path.is_dir()]
-    stray = next(_own_images(folder), None)
-    if not classes or stray is not None:
-        has = f"with {stray.name!r} directly in it" if stray else "with no folder in it"
-        raise ValueError(
-            f"{got} {has}, but expected a folder for each class, with its images; for images "
-            f"without classes, give a list of paths."
-        )
-    if len(classes) > 1 and {path.name.lower() for path in classes} <= SPLITS:
-        raise ValueError(
-            f"{got} with the folders {_listed(classes)}, which are splits of a dataset, but "
-            f"expected a folder for each class; give the path of one split."
-        )
-    return classes
-
-
 def list_images(folder: str | os.PathLike, name: str) -> list[Path]:
     """Paths of all images in a folder, recursively, sorted by name."""
-    paths = list(_images_of(_checked(folder, name)))
+    paths = list(_images_of(existing_folder(folder, name)))
     if not paths:
         raise ValueError(f"Got {name}={os.fspath(folder)!r} without any image, but expected some.")
     return paths
 
 
-def _checked(folder: str | os.PathLike, name: str) -> Path:
-    path = Path(folder)
-    if path.is_dir() and os.fspath(folder):  # Path("") is the current folder
-        return path
-    got = f"Got {name}={os.fspath(folder)!r}"
-    if path.is_file():
-        raise NotADirectoryError(f"{got}, a file, but expected a folder, or a list of files.")
-    raise FileNotFoundError(
-        f"{got}, but expected an existing folder, or a list of files; the current folder is "
-        f"{os.getcwd()!r}."
-    )
-
-
-def _entries(folder: Path) -> list[Path]:
-    """The entries of a folder, sorted by name, without hidden ones."""
-    entries = sorted(folder.iterdir(), key=lambda path: path.name)
-    return [path for path in entries if not path.name.startswith((".", "__MACOSX"))]
-
-
-def _own_images(folder: Path) -> Iterator[Path]:
-    for path in _entries(folder):
-        if path.suffix.lower() in SUFFIXES and path.is_file():
-            yield path
-
-
 def _images_of(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
-    yield from _own_images(folder)
+    yield from files_in(folder, SUFFIXES)
     above |= {folder.resolve()}
-    for path in _entries(folder):
+    for path in visible(folder):
         if path.is_dir() and path.resolve() not in above:  # links may form a cycle
             yield from _images_of(path, above)
-
-
-def _listed(paths: Sequence[Path], n_most: int = 5) -> str:
-    more = f" and {len(paths) - n_most} more" if len(paths) > n_most else ""
-    return ", ".join(repr(path.name) for path in paths[:n_most]) + more

@@ -1,10 +1,11 @@
 """Read images from arrays, lists, files, folders and torch datasets."""
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,12 +13,10 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, Subset
 
 from mixupe_sklearn._images.arrays import (
-    AS_GIVEN,
     Range,
-    Where,
     as_tensor,
     channels_first,
-    check_clear,
+    check_alike,
     check_pairs,
     find_range,
     resize,
@@ -28,7 +27,6 @@ from mixupe_sklearn._images.torch_datasets import (
     CHUNK,
     DatasetImages,
     batches,
-    check_alike,
     find_labels,
     read_item,
 )
@@ -52,7 +50,7 @@ class ImageData:
     labels : array of shape (n,) or (n, n_labels), or None
         Names of the class folders, or labels of a Dataset.
     float_range : pair of float or None
-        The range that floats were assumed to have. None if there were no floats.
+        The range of floats: given, or inferred. None if there were no floats.
     """
 
     data: Any
@@ -65,37 +63,12 @@ class ImageData:
         return tuple(self.data.shape)
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """The arguments of ``read_images``."""
-
-    image_size: tuple[int, int] | None
-    value_range: Range | None
-    float_range: Range | None
-    is_after_bytes: bool
-    n_channels: int | None
-    labelled: bool
-    n_workers: int
-    name: str
-
-    def names(self, start: int = 0) -> Where:
-        """A function from the position of an image after a start to its name in messages."""
-        return lambda number: f"{self.name}[{start + number}]"
-
-    @property
-    def range_source(self) -> str:
-        """Where the range of values comes from, for messages."""
-        if self.value_range is not None:
-            return AS_GIVEN
-        return "" if self.float_range is None else ", as in fit"
-
-
 def read_images(
     X: Any,
     *,
     image_size: tuple[int, int] | None = None,
     value_range: Range | None = None,
-    float_range: Range | Literal["new"] | None = "new",
+    float_range: Range | None = None,
     n_channels: int | None = None,
     labelled: bool = True,
     n_classes: int = 2,
@@ -115,10 +88,8 @@ def read_images(
     value_range : (low, high) or None, default=None
         The values that become 0 and 1. None means 0 to 255 for integers; 0 to 1 for floats if none
         is larger, else 0 to 255; and 0 to 1 for floats of a Dataset.
-    float_range : (low, high), None or "new", default="new"
-        The range of floats in fit, used if ``value_range`` is None. None means that fit had no
-        floats: the range is inferred, and floats that are all 0 or 1 are refused, because their
-        range is ambiguous. ``"new"`` infers the range without that check.
+    float_range : (low, high) or None, default=None
+        The range of floats in fit, used if ``value_range`` is None. None infers the range.
     n_channels : int or None, default=None
         1 or 3 channels for files and PIL images. None reads all in colour if one has colours.
     labelled : bool, default=True
@@ -146,29 +117,31 @@ def read_images(
     check_pairs(image_size, value_range)
     if value_range is not None:
         value_range = (float(value_range[0]), float(value_range[1]))
-    reading = _Reading(
-        image_size=image_size,
-        value_range=value_range,
-        float_range=None if float_range == "new" else float_range,
-        is_after_bytes=float_range is None,
-        n_channels=n_channels,
-        labelled=labelled,
-        n_workers=n_workers,
-        name=name,
-    )
+    known = value_range or float_range
     if isinstance(X, (str, os.PathLike)):
-        if labelled:
-            return _read_files(*list_folder(X, name, n_classes), reading)
-        return _read_files(list_images(X, name), None, reading)
+        paths, labels = (
+            list_folder(X, name, n_classes) if labelled else (list_images(X, name), None)
+        )
+        return _read_files(paths, labels, image_size, n_channels, n_workers)
     if isinstance(X, Dataset):
-        return _read_dataset(X, reading)
+        _check_dataset(X, name)
+        known = known or (0.0, 1.0)
+        images = DatasetImages(X, image_size, value_range, known, n_channels, name)
+        labels = find_labels(X, n_workers, name) if labelled else None
+        return ImageData(images, labels, known if images.dtype == torch.float32 else None)
     X = _plain(X)
     if isinstance(X, list):
-        return _read_list(X, reading)
-    if isinstance(X, (np.ndarray, Tensor)):
-        images = channels_first(as_tensor(X, name), name, is_torch=isinstance(X, Tensor))
-        return _finish([images], reading, [value_range])
-    raise TypeError(f"Got {name} of type {type(X).__name__}, but expected {KINDS}.")
+        if X and all(isinstance(item, (str, bytes, os.PathLike)) for item in X):
+            return _read_files(X, None, image_size, n_channels, n_workers)
+        parts = _read_list(X, n_channels, name)
+        # PIL images always have bytes from 0 to 255.
+        ranges = [None if is_image(item) else value_range for item in X]
+    elif isinstance(X, (np.ndarray, Tensor)):
+        parts = [channels_first(as_tensor(X, name), name, is_torch=isinstance(X, Tensor))]
+        ranges = [value_range]
+    else:
+        raise TypeError(f"Got {name} of type {type(X).__name__}, but expected {KINDS}.")
+    return _finish(parts, ranges, known, image_size, name)
 
 
 def _plain(X: Any) -> Any:
@@ -184,50 +157,50 @@ def _plain(X: Any) -> Any:
     return list(X)
 
 
-def _finish(parts: list[Tensor], reading: _Reading, ranges: list[Range | None]) -> ImageData:
+def _read_list(X: list, n_channels: int | None, name: str) -> list[Tensor]:
+    if not X:
+        raise ValueError(f"Got {name} without any image, but expected some.")
+    if n_channels is None and any(is_image(item) and is_colour(item) for item in X):
+        n_channels = 3
+    return [read_item(item, f"{name}[{number}]", n_channels) for number, item in enumerate(X)]
+
+
+def _finish(
+    parts: list[Tensor],
+    ranges: list[Range | None],
+    float_range: Range | None,
+    image_size: tuple[int, int] | None,
+    name: str,
+) -> ImageData:
     """Scale and resize images that were read one by one, or one tensor of all of them.
 
     ``ranges`` applies to integers.
     """
-    float_range = None
-    if any(part.is_floating_point() for part in parts):
-        known = reading.value_range or reading.float_range
-        float_range = known or find_range(parts, reading.name, reading.names())
-        if known is None and reading.is_after_bytes:
-            check_clear(parts, reading.name)
+    float_range = float_range or find_range(parts, name)
     ready: list[Tensor] = []
     for number, (part, own) in enumerate(zip(parts, ranges, strict=True)):
         span = float_range if part.is_floating_point() else own
-        image = to_unit(part, reading.names(number), span, reading.range_source)
-        ready.append(resize(image, reading.image_size))
-        name = reading.names()
-        check_alike(ready[number][0], ready[0][0], name(number), name(0))
+        image = resize(to_unit(part, name, span, number), image_size)
+        first = ready[0] if ready else image
+        check_alike(image[0], first.shape[1:], first.dtype, f"{name}[{number}]", f"{name}[0]")
+        ready.append(image)
     return ImageData(ready[0] if len(ready) == 1 else torch.cat(ready), None, float_range)
 
 
-def _read_list(X: list, reading: _Reading) -> ImageData:
-    if not X:
-        raise ValueError(f"Got {reading.name} without any image, but expected some.")
-    if all(isinstance(item, (str, bytes, os.PathLike)) for item in X):
-        return _read_files(X, None, reading)
-    n_channels = reading.n_channels
-    if n_channels is None and any(is_image(item) and is_colour(item) for item in X):
-        n_channels = 3
-    parts = [read_item(item, reading.names()(k), n_channels) for k, item in enumerate(X)]
-    # PIL images always have bytes from 0 to 255.
-    ranges = [None if is_image(item) else reading.value_range for item in X]
-    return _finish(parts, reading, ranges)
-
-
-def _read_files(paths: Sequence, labels: np.ndarray | None, reading: _Reading) -> ImageData:
-    n_channels = reading.n_channels if reading.n_channels in (1, 3) else None
-    files = ImageFiles(paths, reading.image_size, n_channels)
-    if np.prod(files.shape, dtype=np.int64) > IN_MEMORY:
+def _read_files(
+    paths: Sequence,
+    labels: np.ndarray | None,
+    image_size: tuple[int, int] | None,
+    n_channels: int | None,
+    n_workers: int,
+) -> ImageData:
+    files = ImageFiles(paths, image_size, n_channels if n_channels in (1, 3) else None)
+    if math.prod(files.shape) > IN_MEMORY:
         return ImageData(files, labels)
     n, c, height, width = files.shape
     data = torch.empty(n, height, width, c, dtype=torch.uint8).permute(0, 3, 1, 2)
     start = 0
-    for batch in batches(files, reading.n_workers, _stacked):
+    for batch in batches(files, n_workers, _stacked):
         data[start : start + len(batch)] = batch
         start += len(batch)
     return ImageData(data, labels)
@@ -238,54 +211,23 @@ def _stacked(images: list[Tensor]) -> Tensor:
     return torch.stack([image.permute(1, 2, 0) for image in images]).permute(0, 3, 1, 2)
 
 
-def _read_dataset(X: Dataset, reading: _Reading) -> ImageData:
+def _check_dataset(X: Any, name: str) -> None:
     if isinstance(X, IterableDataset) or not hasattr(X, "__len__"):
         raise TypeError(
-            f"Got {reading.name}={type(X).__name__} without a length, but expected a map-style "
-            f"Dataset."
+            f"Got {name}={type(X).__name__} without a length, but expected a map-style Dataset."
         )
     if not len(X):
-        raise ValueError(f"Got {reading.name} without any image, but expected some.")
-    float_range = reading.value_range or reading.float_range or (0.0, 1.0)
-    images = DatasetImages(
-        X,
-        reading.image_size,
-        reading.value_range,
-        float_range,
-        reading.n_channels,
-        reading.name,
-        reading.range_source or ", the range for floats of a Dataset",
-    )
-    labels = find_labels(X, reading.n_workers, reading.name) if reading.labelled else None
-    return ImageData(images, labels, float_range if images.dtype == torch.float32 else None)
+        raise ValueError(f"Got {name} without any image, but expected some.")
 
 
 def channel_statistics(
     data: Any, index: Any = None, weight: Any = None, *, n_workers: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of each channel, on a scale from 0 to 1.
+    """Mean and standard deviation of each channel, in float64 on a scale from 0 to 1.
 
-    Parameters
-    ----------
-    data : tensor of shape (n, c, h, w), or lazy images
-        As in ``ImageData.data``, read in batches.
-    index : array of int or None, default=None
-        Positions of the images to use. None means all.
-    weight : array of shape (n,) or None, default=None
-        Weights of all images.
-    n_workers : int, default=0
-        Number of processes that read lazy images.
-
-    Returns
-    -------
-    mean, std : array of shape (c,)
-        In float64. The deviation of a constant channel is 1.
-
-    Examples
-    --------
-    >>> import torch
-    >>> channel_statistics(torch.tensor([0, 255], dtype=torch.uint8).reshape(2, 1, 1, 1))
-    (array([0.5]), array([0.5]))
+    ``data`` is a tensor (n, c, h, w) or lazy images as in ``ImageData``, read in batches. ``index``
+    has the positions of the images to use, and ``weight`` the weights of all images. The deviation
+    of a constant channel is 1.
     """
     index = np.arange(data.shape[0]) if index is None else np.asarray(index)
     weights = np.ones(len(index)) if weight is None else np.asarray(weight, dtype=float)[index]

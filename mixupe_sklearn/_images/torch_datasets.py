@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
+from torch.utils.data import Dataset, Subset, TensorDataset
 
 from mixupe_sklearn._data.dataloader import Loader
-from mixupe_sklearn._images.arrays import Range, one_image, resize, to_unit
-from mixupe_sklearn._images.files import check_size, is_image, to_array
+from mixupe_sklearn._images.arrays import Range, check_alike, one_image, resize, to_unit
+from mixupe_sklearn._images.files import is_image, to_array
 
 # Number of images in a batch.
 CHUNK = 256
@@ -24,17 +24,8 @@ def batches(dataset: Any, n_workers: int = 0, collate: Any = None) -> Iterator:
 
 
 def read_item(item: Any, where: str, n_channels: int | None) -> Tensor:
-    """One image (1, c, h, w), with unscaled values.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> read_item(np.zeros((8, 6, 3)), "X[0]", None).shape
-    torch.Size([1, 3, 8, 6])
-    """
+    """One image (1, c, h, w), with unscaled values."""
     if is_image(item):
-        if 0 in item.size:
-            raise ValueError(f"Got {where} of size {item.size[::-1]}, but expected some pixels.")
         return torch.from_numpy(to_array(item, where, n_channels)).permute(2, 0, 1)[None]
     if isinstance(item, (list, tuple)) and len(item) == 2:
         raise ValueError(
@@ -49,31 +40,6 @@ def read_item(item: Any, where: str, n_channels: int | None) -> Tensor:
     return one_image(item, where)
 
 
-def check_alike(image: Tensor, first: Tensor, where: str, where_first: str) -> None:
-    """Raise an error if channels, size or type of an image (c, h, w) differ from the first.
-
-    Examples
-    --------
-    >>> import torch
-    >>> check_alike(torch.zeros(1, 2, 2), torch.zeros(3, 2, 2), "X[4]", "X[0]")
-    Traceback (most recent call last):
-        ...
-    ValueError: Got X[4] with 1 channel, but expected 3 as X[0] has; make all grey or all RGB.
-    """
-    if len(image) != len(first):
-        channels = "1 channel" if len(image) == 1 else f"{len(image)} channels"
-        raise ValueError(
-            f"Got {where} with {channels}, but expected {len(first)} as {where_first} has; make "
-            f"all grey or all RGB."
-        )
-    check_size(image, (1, *first.shape), where, where_first)
-    if image.dtype != first.dtype:
-        raise ValueError(
-            f"Got {where} of {image.dtype}, but expected {first.dtype} as {where_first} has; make "
-            f"all of one type."
-        )
-
-
 class DatasetImages(Dataset):
     """Images of a torch Dataset, checked on access: tensors (c, h, w) of equal size.
 
@@ -83,8 +49,6 @@ class DatasetImages(Dataset):
         Its items are images, or tuples that begin with one.
     image_size, value_range, float_range, n_channels, name
         As in ``read_images``.
-    range_source : str, default=""
-        Where the range of values comes from, for messages.
 
     Attributes
     ----------
@@ -92,15 +56,6 @@ class DatasetImages(Dataset):
         (n, c, h, w), by the first item.
     dtype : torch.dtype
         uint8 or float32, by the first item.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from torch.utils.data import TensorDataset
-    >>> pairs = TensorDataset(torch.rand(9, 3, 4, 4), torch.arange(9))
-    >>> images = DatasetImages(pairs, image_size=(2, 2))
-    >>> images.shape, images[8].shape
-    ((9, 3, 2, 2), torch.Size([3, 2, 2]))
     """
 
     def __init__(
@@ -111,7 +66,6 @@ class DatasetImages(Dataset):
         float_range: Range = (0.0, 1.0),
         n_channels: int | None = None,
         name: str = "X",
-        range_source: str = "",
     ):
         self.dataset = dataset
         self.image_size = image_size
@@ -119,7 +73,6 @@ class DatasetImages(Dataset):
         self.float_range = float_range
         self.n_channels = n_channels
         self.name = name
-        self.range_source = range_source
         item = _image_of(dataset[0])
         first = self._ready(item, 0)
         if is_image(item):
@@ -132,66 +85,47 @@ class DatasetImages(Dataset):
 
     def __getitem__(self, index: int) -> Tensor:
         image = self._ready(_image_of(self.dataset[index]), index)
-        first = torch.empty(self.shape[1:], dtype=self.dtype, device="meta")
-        check_alike(image, first, f"{self.name}[{index}]", f"{self.name}[0]")
+        where, first = f"{self.name}[{index}]", f"{self.name}[0]"
+        check_alike(image, self.shape[1:], self.dtype, where, first)
         return image
 
     def _ready(self, item: Any, index: int) -> Tensor:
-        where = f"{self.name}[{index}]"
-        image = read_item(item, where, self.n_channels)
+        image = read_item(item, f"{self.name}[{index}]", self.n_channels)
         # PIL images always have bytes from 0 to 255.
         span = None if is_image(item) else self.value_range
         span = self.float_range if image.is_floating_point() else span
-        return resize(to_unit(image, lambda _: where, span, self.range_source), self.image_size)[0]
+        return resize(to_unit(image, self.name, span, index), self.image_size)[0]
 
 
 def _image_of(item: Any) -> Any:
     return item[0] if isinstance(item, (tuple, list)) and len(item) else item
 
 
-class _Labels(Dataset):
-    """The second entry of each item: one label, several labels, or None."""
+def _label_of(item: Any) -> Any:
+    """The second entry of an item: one label, several labels, or None."""
+    label: Any = item[1] if isinstance(item, (tuple, list)) and len(item) > 1 else None
+    if not isinstance(label, (np.ndarray, np.generic, Tensor)):
+        return label
+    label = np.asarray(label.cpu() if isinstance(label, Tensor) else label)
+    return label.item() if label.size == 1 else label
 
-    def __init__(self, dataset: Any):
-        self.dataset = dataset
 
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __getitem__(self, index: int) -> Any:
-        item = self.dataset[index]
-        label: Any = item[1] if isinstance(item, (tuple, list)) and len(item) > 1 else None
-        if not isinstance(label, (np.ndarray, np.generic, Tensor)):
-            return label
-        label = np.asarray(label.cpu() if isinstance(label, Tensor) else label)
-        return label.item() if label.size == 1 else label
+def _labels_of(items: list) -> list:
+    return [_label_of(item) for item in items]
 
 
 def find_labels(dataset: Any, n_workers: int = 0, name: str = "X") -> np.ndarray | None:
     """Labels of a Dataset: from its attributes, else from its items. None if there are none.
 
     Items with several labels give a matrix.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from torch.utils.data import Subset, TensorDataset
-    >>> pairs = TensorDataset(torch.zeros(3, 1, 2, 2), torch.tensor([5, 6, 7]))
-    >>> find_labels(Subset(pairs, [2, 0]))
-    array([7, 5])
     """
     stored = _stored_labels(dataset)
     if stored is not None:
         return stored
-    if _Labels(dataset)[0] is None:
+    if _label_of(dataset[0]) is None:
         return None
-    labels = [label for batch in batches(_Labels(dataset), n_workers, list) for label in batch]
-    without = next((number for number, label in enumerate(labels) if label is None), None)
-    if without is not None:
-        raise ValueError(
-            f"Got {name}[{without}] without a label, but expected one, as {name}[0] has."
-        )
-    sizes = [np.size(label) for label in labels]
+    labels = [label for batch in batches(dataset, n_workers, _labels_of) for label in batch]
+    sizes = [0 if label is None else np.size(label) for label in labels]
     other = next((number for number, size in enumerate(sizes) if size != sizes[0]), None)
     if other is not None:
         raise ValueError(
@@ -206,10 +140,6 @@ def _stored_labels(dataset: Any) -> np.ndarray | None:
     if isinstance(dataset, Subset):
         whole = _stored_labels(dataset.dataset)
         return None if whole is None else whole[np.asarray(dataset.indices, dtype=np.int64)]
-    if isinstance(dataset, ConcatDataset):
-        parts = [_stored_labels(part) for part in dataset.datasets]
-        known = [part for part in parts if part is not None]
-        return np.concatenate(known) if len(known) == len(parts) else None
     if isinstance(dataset, TensorDataset):
         return dataset.tensors[1].cpu().numpy() if len(dataset.tensors) > 1 else None
     # A target_transform changes the labels of the items.

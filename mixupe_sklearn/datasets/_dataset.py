@@ -78,13 +78,6 @@ def as_classes(column: pd.Series, where: str) -> np.ndarray:
     """The classes in a column without missing values, as text or integers.
 
     Raises an error for fractions and for a single class. ``where`` names the column in it.
-
-    Examples
-    --------
-    >>> as_classes(pd.Series([1.0, 2.0]), "column 'class'")
-    array([1, 2])
-    >>> as_classes(pd.Series([True, False]), "column 'class'").tolist()
-    ['True', 'False']
     """
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
         numbers = column.to_numpy()

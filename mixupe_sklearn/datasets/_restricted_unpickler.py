@@ -80,17 +80,7 @@ class _ArraysOnly(pickle._Unpickler):
 
 
 def unpickle_arrays(path: Path, title: str, address: str) -> dict[bytes, Any]:
-    """Read the dict in a pickle of arrays and text. Text of Python 2 is bytes.
-
-    Examples
-    --------
-    >>> import pathlib, pickle, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder) / "batch"
-    ...     size = path.write_bytes(pickle.dumps({b"labels": [1, 2]}))
-    ...     unpickle_arrays(path, "a dataset", "an address")
-    {b'labels': [1, 2]}
-    """
+    """Read the dict in a pickle of arrays and text. Text of Python 2 is bytes."""
     try:
         with path.open("rb") as file:
             content = _ArraysOnly(file, encoding="bytes").load()

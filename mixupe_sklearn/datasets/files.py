@@ -6,12 +6,12 @@ import io
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype  # true for booleans, too
 
+from mixupe_sklearn._utils.class_folders import listed
 from mixupe_sklearn._utils.warnings import warn_user
 from mixupe_sklearn.datasets._dataset import Table, as_classes
 from mixupe_sklearn.datasets._decompress import DAMAGED, decompressed, short_name
@@ -62,7 +62,7 @@ def read_csv(path: str | os.PathLike, target: str, *, name: str | None = None) -
     names = _checked_names(text, delimiter, path)
     if target not in names:
         close = difflib.get_close_matches(target, names)
-        hint = f"did you mean {close[0]!r}?" if close else f"its first line has {_listed(names)}."
+        hint = f"did you mean {close[0]!r}?" if close else f"its first line has {listed(names)}."
         raise ValueError(f"Got target={target!r}, but expected a column of {str(path)!r}; {hint}")
     X, y = _split_off(_read(text, delimiter, names), target, path)
     return Table(short_name(path) if name is None else name, X, y, "csv")
@@ -151,11 +151,6 @@ def _checked_names(text: str, delimiter: str, path: Path) -> list[str]:
     return names
 
 
-def _listed(values: list[Any], n_most: int = 10) -> str:
-    more = f" and {len(values) - n_most} more" if len(values) > n_most else ""
-    return ", ".join(repr(value) for value in values[:n_most]) + more
-
-
 def _read(text: str, delimiter: str, names: list[str]) -> pd.DataFrame:
     frame = pd.read_csv(
         io.StringIO(text, newline=""),
@@ -208,7 +203,7 @@ def _split_off(frame: pd.DataFrame, target: str, path: Path) -> tuple[pd.DataFra
         )
     if counts.min() == 1:
         raise ValueError(
-            f"Got {where} with a single row of {_listed(classes[counts == 1].tolist())}, but "
+            f"Got {where} with a single row of {listed(classes[counts == 1].tolist())}, but "
             f"expected at least two of each class, one for training and one for testing; drop such "
             f"rows or merge classes."
         )
@@ -217,5 +212,5 @@ def _split_off(frame: pd.DataFrame, target: str, path: Path) -> tuple[pd.DataFra
     if len(empty) == X.shape[1]:
         raise ValueError(f"Got no values besides {where}, but expected another column with values.")
     if empty:
-        warn_user(f"Got {str(path)!r} with empty columns, which are dropped: {_listed(empty)}.")
+        warn_user(f"Got {str(path)!r} with empty columns, which are dropped: {listed(empty)}.")
     return X.drop(columns=empty), y

@@ -188,10 +188,8 @@ def _numbers(file: Path, dtype: Any = np.int64) -> np.ndarray:
     try:
         return np.array(rows, dtype=dtype).reshape(len(rows), len(rows[0]) if rows else 1)
     except ValueError as error:
-        what = "integers" if dtype is np.int64 else "numbers"
         raise ValueError(
-            f"Got {str(file)!r} with other content than {what} ({error}), but expected "
-            f"lines of {what} only."
+            f"Got {str(file)!r}, but expected lines of numbers only ({error})."
         ) from None
 
 

@@ -88,15 +88,11 @@ def load_speech_commands(
     (['no', 'yes'], ['0c40e715', '0c40e715'], None)
     """
     folder = Path(folder)
-    if not folder.is_dir():
+    every = find_words(folder, (".wav",)) if folder.is_dir() else {}
+    found = {word: paths for word, paths in every.items() if paths}
+    if not found:
         raise FileNotFoundError(
             f"Got folder={str(folder)!r}, but expected one with {LAYOUT}; unpack {ADDRESS} there."
-        )
-    found = {word: paths for word, paths in find_words(folder, suffixes=(".wav",)).items() if paths}
-    if not found:
-        raise ValueError(
-            f"Got folder={str(folder)!r} without a word's wav files, but expected {LAYOUT}; unpack "
-            f"{ADDRESS} there."
         )
     if words is not None:
         found = {word: found[word] for word in _checked(words, list(found))}
@@ -172,10 +168,10 @@ def _speaker(path: Path) -> str:
 
 
 def _split(folder: Path, paths: list[Path]) -> np.ndarray | None:
-    lists = [folder / name for name in LISTS if (folder / name).is_file()]
-    if not lists:
-        return None
     part_of: dict[str, str] = {}
-    for path in lists:
-        part_of |= dict.fromkeys(path.read_text(encoding="utf-8").split(), LISTS[path.name])
+    for name, part in LISTS.items():
+        if (folder / name).is_file():
+            part_of |= dict.fromkeys((folder / name).read_text(encoding="utf-8").split(), part)
+    if not part_of:
+        return None
     return np.array([part_of.get(path.relative_to(folder).as_posix(), "train") for path in paths])

@@ -496,7 +496,7 @@ INVALID = {
     ),
     "a dataset in which one label is missing": (
         lambda model, X: clone(model).fit(Pairs(X, [0, 1, None] * 100)),
-        r"Got X\[2\] without a label, but expected one, as X\[0\] has.",
+        r"Got X\[2\] with 0 labels, but expected 1 as X\[0\] has",
     ),
     "one label for all": (
         lambda model, X: clone(model).fit(X, 3),

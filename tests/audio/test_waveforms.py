@@ -217,7 +217,7 @@ def test_a_folder_without_words_is_read_without_labels(words):
 def test_one_word_is_enough_without_labels(words):
     (words / "no").rename(words / ".no")
     assert read_waveforms(words, labelled=False).labels.tolist() == ["yes", "yes"]
-    with pytest.raises(ValueError, match=r"Got X='.*words' with one word only, 'yes', but"):
+    with pytest.raises(ValueError, match=r"Got X='.*words' with one class only, 'yes', but"):
         read_waveforms(words)
 
 
@@ -248,7 +248,7 @@ def test_the_minimum_number_of_words_can_be_set(words):
 
 
 def test_an_empty_folder_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"Got X_val=.* with no word folder in it, but expected"):
+    with pytest.raises(ValueError, match=r"Got X_val=.* with no folder in it, but expected"):
         read_waveforms(tmp_path, name="X_val")
     (tmp_path / "maybe").mkdir()
     with pytest.raises(ValueError, match=r"Got X_val=.* without an audio file, but expected some"):
@@ -272,7 +272,7 @@ def test_files_beside_word_folders_are_refused_with_labels_and_read_without(word
 
 def test_an_empty_word_folder_is_refused(words):
     (words / "maybe").mkdir()
-    with pytest.raises(ValueError, match="without an audio file in its folder 'maybe', but"):
+    with pytest.raises(ValueError, match="without any audio file in 'maybe', but"):
         read_waveforms(words)
 
 

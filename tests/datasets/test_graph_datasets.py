@@ -150,7 +150,7 @@ TU_ERRORS = {
         {"A": "1, 2, 3\n"},
         "with 3 numbers per line, but expected the two nodes of an edge",
     ),
-    "a word": ({"graph_labels": "yes\nno\n"}, "with other content than integers"),
+    "a word": ({"graph_labels": "yes\nno\n"}, "but expected lines of numbers only"),
 }
 
 
