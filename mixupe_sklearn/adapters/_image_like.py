@@ -21,8 +21,6 @@ from mixupe_sklearn.adapters._base import AdapterClassifier
 from mixupe_sklearn.adapters._input_transform import FEW_CHANNELS, Prepare, is_unsafe_last
 from mixupe_sklearn.modules import NAMED
 
-# Batch size of predictions: the activations are many times larger than the samples.
-ROWS_AT_ONCE = 256
 N_WORKERS = Number("an integer >= 0", integer=True)
 SWITCHES = ("amp", "channels_last", "distributed")
 
@@ -32,7 +30,8 @@ class ImageLikeClassifier(AdapterClassifier):
 
     _modules = NAMED
     _fixed_names = (*AdapterClassifier._fixed_names, "amp", "channels_last")
-    _rows_at_once = ROWS_AT_ONCE
+    # The activations are many times larger than the samples.
+    _rows_at_once = 256
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -151,10 +150,10 @@ class ImageLikeClassifier(AdapterClassifier):
 
     def _in_batches(self, data: Any) -> Iterator[Tensor]:
         if isinstance(data, Tensor):
-            return iter(data.split(ROWS_AT_ONCE))
+            return iter(data.split(self._rows_at_once))
         # Its own generator: torch's global one stays unchanged.
         how = {"num_workers": self.n_workers, "generator": torch.Generator()}
-        return iter(Loader(data, batch_size=ROWS_AT_ONCE, **how))
+        return iter(Loader(data, batch_size=self._rows_at_once, **how))
 
 
 def _by(shape: tuple[int, ...]) -> str:
