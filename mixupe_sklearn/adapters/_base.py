@@ -189,31 +189,18 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
     def _monitored_rows(self, X, y) -> Rows:
         return super()._monitored_rows(*self._labelled(X, y))
 
-    def _run_once(self, module: Any, few: Any, problem: str, wanted: str) -> tuple[Tensor, int]:
+    @torch.no_grad()
+    def _run_once(self, module: Any, few: Any) -> tuple[Tensor, int]:
         """Logits of a new module for a few samples, and an estimate of its work."""
-        module.eval()
-        try:
-            with torch.no_grad():
-                logits = as_logits(module(few))
-                self._check_stages(module, few, logits)
-                return logits, multiplications(module, few)
-        except (RuntimeError, TypeError, AttributeError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise ValueError(
-                f"Got {problem} ({type(error).__name__}: {reason}), but expected {wanted}."
-            ) from error
-
-    def _check_stages(self, module: Any, few: Any, logits: Tensor) -> None:
-        """Raise an error if the stages of a module do not compute its output."""
-        stages = stages_of(module)
-        if self.mix_at == "input" or len(stages) == 1:
-            return
-        output = run_stages(stages, few, {})
-        if output.shape != logits.shape or not torch.allclose(output, logits, atol=1e-4):
-            raise ValueError(
-                f"Got a {type(module).__name__} whose 'stages', or 'encode' and 'head', do not "
-                f"compute its output, but expected a forward that runs them in turn."
-            )
+        logits, stages = as_logits(module.eval()(few)), stages_of(module)
+        if self.mix_at == "hidden" and len(stages) > 1:
+            output = run_stages(stages, few, {})
+            if output.shape != logits.shape or not torch.allclose(output, logits, atol=1e-4):
+                raise ValueError(
+                    f"Got a {type(module).__name__} whose 'stages', or 'encode' and 'head', do not "
+                    f"compute its output, but expected a forward that runs them in turn."
+                )
+        return logits, multiplications(module, few)
 
     def _settings(self) -> Mapping[str, Any]:
         # These are no parameters of some of the classifiers.

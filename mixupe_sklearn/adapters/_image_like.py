@@ -69,8 +69,8 @@ class ImageLikeClassifier(AdapterClassifier):
             self.shape_in_ = shape
         elif shape != self.shape_in_:
             raise ValueError(
-                f"Got {name} of shape {_by(shape)} per sample (channels, height, width), but "
-                f"expected {_by(self.shape_in_)}, as in fit."
+                f"Got {name} of shape {shape} per sample (channels, height, width), but expected "
+                f"{self.shape_in_}, as in fit."
             )
         return X
 
@@ -98,13 +98,7 @@ class ImageLikeClassifier(AdapterClassifier):
         """Run a new module on two samples: its output width, and an estimate of its work."""
         self._equip(net)
         few = net._prepared(first_rows(train.X), training=False)
-        logits, net._work = self._run_once(
-            net.module_,
-            few,
-            f"samples of shape {_by(self.shape_in_)} (channels, height, width), which the module "
-            f"cannot process",
-            "a module for this shape: larger samples, or other module_params",
-        )
+        logits, net._work = self._run_once(net.module_, few)
         return int(logits.shape[1])
 
     def _equip(self, net: Any) -> None:
@@ -154,7 +148,3 @@ class ImageLikeClassifier(AdapterClassifier):
         # Its own generator: torch's global one stays unchanged.
         how = {"num_workers": self.n_workers, "generator": torch.Generator()}
         return iter(Loader(data, batch_size=self._rows_at_once, **how))
-
-
-def _by(shape: tuple[int, ...]) -> str:
-    return " x ".join(map(str, shape))

@@ -289,13 +289,7 @@ class MixupEGraphClassifier(AdapterClassifier):
                 )
         few = train.X.part(np.arange(min(2, len(train.X))))
         batch = self.inputs_.ready(few, float_type(net))[:].to(net.device)
-        logits, work = self._run_once(
-            module,
-            batch,
-            f"a {type(module).__name__} that cannot take a torch_geometric Batch of {len(few)} "
-            f"graphs",
-            "'encode' and forward to take one, with x, edge_index and batch",
-        )
+        logits, work = self._run_once(module, batch)
         if len(logits) != len(few):
             raise ValueError(
                 f"Got a {type(module).__name__} with {len(logits)} rows of logits for {len(few)} "

@@ -136,7 +136,7 @@ INVALID = {
     ),
     "spectrograms of another size": (
         lambda model, X: model.predict(np.zeros((2, 80, 101))),
-        r"Got X of shape 1 x 80 x 101 per sample .*, but expected 1 x 160 x 101, as in fit.",
+        r"Got X of shape \(1, 80, 101\) per sample .*, but expected \(1, 160, 101\), as in fit.",
     ),
     "mono waveforms": (
         lambda model, X: model.predict(torch.zeros(2, 1, 16000)),
