@@ -25,11 +25,6 @@ class PlainModel(nn.Module):
     """Maps samples to probabilities, or to predictions on the scale of the targets.
 
     Its parts are copies: further training of the estimator does not change them.
-
-    Parameters
-    ----------
-    estimator : MixupEClassifier or MixupERegressor
-        A fitted one.
     """
 
     centre: Tensor
@@ -58,15 +53,9 @@ class PlainModel(nn.Module):
                 f"Got X of shape {tuple(X.shape)}, but expected (n_samples, {n_features})."
             )
         rows = (X.double() - self.centre).to(self.member_type)
-        means = [
-            HEADS[head].mean(as_logits(member(rows)).double())
-            for head, member in zip(self.heads, self.members, strict=True)
-        ]
-        mean = means[0]
-        if len(means) > 1:
-            mean = torch.stack(
-                [weight * own for weight, own in zip(self.weights, means, strict=True)]
-            ).sum(dim=0)
+        mean = torch.zeros((), dtype=torch.float64)
+        for weight, head, member in zip(self.weights, self.heads, self.members, strict=True):
+            mean = mean + weight * HEADS[head].mean(as_logits(member(rows)).double())
         if self.is_single:
             mean = torch.cat([1 - mean, mean], dim=1)
         return mean if self.scale is None else mean * self.scale + self.offset

@@ -1,7 +1,7 @@
 """Base class of the classifiers for images, audio and graphs."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,12 +9,11 @@ from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from mixupe_sklearn._data.rows import Rows, to_numpy
 from mixupe_sklearn._estimators.base import BaseMixupE, all_or_nothing
 from mixupe_sklearn._estimators.fit_monitor import with_callbacks
-from mixupe_sklearn._estimators.targets import ClassTargets, check_missing_labels
+from mixupe_sklearn._estimators.targets import ClassTargets
 from mixupe_sklearn._method.criterion import METHOD_RULES
 from mixupe_sklearn._method.forward import as_logits, run_stages, set_to_predict, stages_of
 from mixupe_sklearn._net.net import float_type
@@ -23,21 +22,12 @@ from mixupe_sklearn._training.config import BY_MEMBER, FIXED
 from mixupe_sklearn._utils.parameter_rules import check_rules
 
 
-class Samples(NamedTuple):
-    """Samples, with a ``shape`` that begins with their number, and their labels."""
-
-    data: Any
-    labels: Any = None
-
-
 class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
     """Fit and predict. The subclasses read and prepare the samples."""
 
     # One network, trained for ``max_epochs``: no ensemble and no minimum number of steps.
     n_members = 1
     min_steps = 0
-    # Training settings that are not parameters of these classifiers.
-    _constant: tuple[str, ...] = ("n_members", "min_steps")
     _more_steps = "max_epochs"
     _y_is_numeric = False
     _fixed_names = tuple(name for name in FIXED if name != "n_members")
@@ -51,8 +41,11 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
     # Description of the inputs that have labels, for messages.
     _with_labels: str
 
-    def _read(self, X: Any, name: str, *, is_new: bool, labelled: bool) -> Samples:
-        """Read samples. The samples of the first fit define the expected format."""
+    def _read(self, X: Any, name: str, *, is_new: bool, labelled: bool) -> tuple[Any, Any]:
+        """Read samples, with a ``shape``, and their labels, if they have some.
+
+        The samples of the first fit define the expected format.
+        """
         raise NotImplementedError
 
     @with_callbacks
@@ -125,7 +118,8 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
             Columns in the order of ``classes_``.
         """
         check_is_fitted(self, "net_")
-        return self._proba(self._read(X, "X", is_new=False, labelled=False).data)
+        data, _ = self._read(X, "X", is_new=False, labelled=False)
+        return self._proba(data)
 
     def predict_log_proba(self, X):
         """Return the logarithm of ``predict_proba``.
@@ -183,69 +177,35 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
 
     def _labelled(self, X: Any, y: Any, *, is_new=False, suffix: str = "") -> tuple[Any, Any]:
         """The samples that were read, and their labels: the given ones, or those of the samples."""
-        samples = self._read(X, f"X{suffix}", is_new=is_new, labelled=y is None)
-        y = samples.labels if y is None else y
+        data, labels = self._read(X, f"X{suffix}", is_new=is_new, labelled=y is None)
+        y = labels if y is None else y
         if y is None:
             raise ValueError(
                 f"Got y{suffix}=None and an X{suffix} without labels, but expected labels in "
                 f"y{suffix}, or {self._with_labels}."
             )
-        self._check_labels(y, samples.data.shape[0], suffix)
-        return samples.data, y
+        return data, y
 
     def _monitored_rows(self, X, y) -> Rows:
         return super()._monitored_rows(*self._labelled(X, y))
 
-    @staticmethod
-    def _check_labels(y: Any, n_samples: int, suffix: str) -> None:
-        """Raise an error for labels that are not an array, of another length, or missing."""
-        is_one = isinstance(y, (str, bytes, Dataset)) or not hasattr(y, "__len__")
-        if is_one or getattr(y, "ndim", 1) == 0:
-            found = type(y).__name__ if isinstance(y, Dataset) else repr(y)
-            raise ValueError(
-                f"Got y{suffix}={found}, but expected an array of labels, one for each sample."
-            )
-        n_labels = y.shape[0] if hasattr(y, "shape") else len(y)
-        if n_labels != n_samples:
-            raise ValueError(
-                f"Got X{suffix} of {n_samples} samples and y{suffix} of {n_labels} labels, but "
-                f"expected as many labels as samples."
-            )
-        check_missing_labels(y, f"y{suffix}")
-
-    def _run_once(self, module: Any, few: Any, problem: str, wanted: str) -> tuple[Tensor, int]:
+    @torch.no_grad()
+    def _run_once(self, module: Any, few: Any) -> tuple[Tensor, int]:
         """Logits of a new module for a few samples, and an estimate of its work."""
-        module.eval()
-        try:
-            with torch.no_grad():
-                logits = as_logits(module(few))
-                self._check_stages(module, few, logits)
-                return logits, multiplications(module, few)
-        except (RuntimeError, TypeError, AttributeError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise ValueError(
-                f"Got {problem} ({type(error).__name__}: {reason}), but expected {wanted}."
-            ) from error
-
-    def _check_stages(self, module: Any, few: Any, logits: Tensor) -> None:
-        """Raise an error if the ``stages`` of a module do not compute its forward."""
-        stages = stages_of(module)
-        if self.mix_at == "input" or len(stages) == 1:
-            return
-        output = run_stages(stages, few, {})
-        if output.shape != logits.shape or not torch.allclose(output, logits, atol=1e-4):
-            if "mix_at" in self._constant:
+        logits, stages = as_logits(module.eval()(few)), stages_of(module)
+        if self.mix_at == "hidden" and len(stages) > 1:
+            output = run_stages(stages, few, {})
+            if output.shape != logits.shape or not torch.allclose(output, logits, atol=1e-4):
                 raise ValueError(
-                    f"Got a {type(module).__name__} whose 'head' of 'encode' is not its output, "
-                    f"but expected a forward that runs the two."
+                    f"Got a {type(module).__name__} whose 'stages', or 'encode' and 'head', do not "
+                    f"compute its output, but expected a forward that runs them in turn."
                 )
-            raise ValueError(
-                f"Got mix_at='hidden' with a {type(module).__name__} whose stages do not "
-                f"compute its output, but expected stages that do; set mix_at='input'."
-            )
+        return logits, multiplications(module, few)
 
     def _settings(self) -> Mapping[str, Any]:
-        return {name: getattr(self, name) for name in self._constant} | vars(self)
+        # These are no parameters of some of the classifiers.
+        constant = ("n_members", "min_steps", "mix_at", "compile")
+        return {name: getattr(self, name) for name in constant} | vars(self)
 
     def _begin(self, X, y, sample_weight, *, is_new, learn) -> Rows:
         # One network has one alpha and one eta.

@@ -21,8 +21,6 @@ from mixupe_sklearn.adapters._base import AdapterClassifier
 from mixupe_sklearn.adapters._input_transform import FEW_CHANNELS, Prepare, is_unsafe_last
 from mixupe_sklearn.modules import NAMED
 
-# Batch size of predictions: the activations are many times larger than the samples.
-ROWS_AT_ONCE = 256
 N_WORKERS = Number("an integer >= 0", integer=True)
 SWITCHES = ("amp", "channels_last", "distributed")
 
@@ -32,7 +30,8 @@ class ImageLikeClassifier(AdapterClassifier):
 
     _modules = NAMED
     _fixed_names = (*AdapterClassifier._fixed_names, "amp", "channels_last")
-    _rows_at_once = ROWS_AT_ONCE
+    # The activations are many times larger than the samples.
+    _rows_at_once = 256
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -70,8 +69,8 @@ class ImageLikeClassifier(AdapterClassifier):
             self.shape_in_ = shape
         elif shape != self.shape_in_:
             raise ValueError(
-                f"Got {name} of shape {_by(shape)} per sample (channels, height, width), but "
-                f"expected {_by(self.shape_in_)}, as in fit."
+                f"Got {name} of shape {shape} per sample (channels, height, width), but expected "
+                f"{self.shape_in_}, as in fit."
             )
         return X
 
@@ -99,13 +98,7 @@ class ImageLikeClassifier(AdapterClassifier):
         """Run a new module on two samples: its output width, and an estimate of its work."""
         self._equip(net)
         few = net._prepared(first_rows(train.X), training=False)
-        logits, net._work = self._run_once(
-            net.module_,
-            few,
-            f"samples of shape {_by(self.shape_in_)} (channels, height, width), which the module "
-            f"cannot process",
-            "a module for this shape: larger samples, or other module_params",
-        )
+        logits, net._work = self._run_once(net.module_, few)
         return int(logits.shape[1])
 
     def _equip(self, net: Any) -> None:
@@ -151,11 +144,7 @@ class ImageLikeClassifier(AdapterClassifier):
 
     def _in_batches(self, data: Any) -> Iterator[Tensor]:
         if isinstance(data, Tensor):
-            return iter(data.split(ROWS_AT_ONCE))
+            return iter(data.split(self._rows_at_once))
         # Its own generator: torch's global one stays unchanged.
         how = {"num_workers": self.n_workers, "generator": torch.Generator()}
-        return iter(Loader(data, batch_size=ROWS_AT_ONCE, **how))
-
-
-def _by(shape: tuple[int, ...]) -> str:
-    return " x ".join(map(str, shape))
+        return iter(Loader(data, batch_size=self._rows_at_once, **how))

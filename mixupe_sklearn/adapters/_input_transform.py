@@ -11,22 +11,7 @@ FEW_CHANNELS = 16
 class Prepare:
     """Normalise a batch to zero mean and unit deviation, and augment it in training.
 
-    Parameters
-    ----------
-    mean, std : array of shape (n_channels,)
-        Subtracted, and then divided by. For integers, both are multiplied by 255.
-    dtype : torch.dtype, default=torch.float32
-        Type of the result.
-    augment : callable or None, default=None
-        Applied to a normalised batch, in training only.
-    channels_last : bool, default=False
-        Whether the result has the memory format channels last.
-
-    Examples
-    --------
-    >>> import torch
-    >>> Prepare([0.5], [0.25])(torch.full((1, 1, 1, 2), 255, dtype=torch.uint8), False)
-    tensor([[[[2., 2.]]]])
+    ``mean`` and ``std`` have a value for each channel. For integers, both are multiplied by 255.
     """
 
     def __init__(self, mean, std, dtype=torch.float32, augment=None, channels_last=False):
@@ -50,12 +35,10 @@ class Prepare:
         if not training or self.augment is None:
             return X
         changed = self.augment(X)
-        if not isinstance(changed, Tensor) or changed.shape != X.shape:
-            found = f"type {type(changed).__name__}"
-            if isinstance(changed, Tensor):
-                found = f"shape {tuple(changed.shape)}"
+        shape = tuple(changed.shape) if isinstance(changed, Tensor) else None
+        if shape != X.shape:
             raise ValueError(
-                f"Got a batch of {found} from augment, but expected a tensor of shape "
+                f"Got a batch of shape {shape} from augment, but expected a tensor of shape "
                 f"{tuple(X.shape)}, the shape of its input."
             )
         return changed
@@ -66,13 +49,6 @@ def is_unsafe_last(module: nn.Module) -> bool:
 
     The gradient of a strided 1 x 1 convolution with few channels is written out of bounds in that
     format (oneDNN issue 6035, seen with torch 2.13; test again with later versions).
-
-    Examples
-    --------
-    >>> is_unsafe_last(nn.Conv2d(4, 8, kernel_size=1, stride=2))
-    True
-    >>> is_unsafe_last(nn.Conv2d(16, 32, kernel_size=1, stride=2))
-    False
     """
     return any(
         part.in_channels // part.groups < FEW_CHANNELS

@@ -11,7 +11,7 @@ from mixupe_sklearn._graphs.node_features import REPLACEMENTS, UNKNOWN, learn_in
 from mixupe_sklearn._graphs.read import read_graphs
 from mixupe_sklearn._net.net import MixupENet, float_type
 from mixupe_sklearn._utils.parameter_rules import Choice, Kind, Rule, check_rules
-from mixupe_sklearn.adapters._base import AdapterClassifier, Samples
+from mixupe_sklearn.adapters._base import AdapterClassifier
 from mixupe_sklearn.modules.gin import GIN
 
 # Number of nodes and edges in a batch of predictions. A larger graph has its own batch.
@@ -168,7 +168,6 @@ class MixupEGraphClassifier(AdapterClassifier):
     # Graphs cannot be mixed, but their vectors can.
     mix_at = "hidden"
     compile = False
-    _constant = (*AdapterClassifier._constant, "mix_at", "compile")
     _fixed_names = (
         *AdapterClassifier._fixed_names,
         *("without_features", "node_label", "node_features"),
@@ -255,10 +254,10 @@ class MixupEGraphClassifier(AdapterClassifier):
             return settings
         return {**settings, "optimizer_params": {"fused": True, **given}}
 
-    def _read(self, X: Any, name: str, *, is_new: bool, labelled: bool) -> Samples:
+    def _read(self, X: Any, name: str, *, is_new: bool, labelled: bool) -> tuple[Any, Any]:
         check_rules(vars(self), RULES)
         names = {"node_label": self.node_label, "node_features": self.node_features}
-        return Samples(*read_graphs(X, name, **names))
+        return read_graphs(X, name, **names)
 
     def _validate_rows(self, X: Graphs, *, reset, name="X"):
         """Return the graphs: the encoding of nodes checks them."""
@@ -290,13 +289,7 @@ class MixupEGraphClassifier(AdapterClassifier):
                 )
         few = train.X.part(np.arange(min(2, len(train.X))))
         batch = self.inputs_.ready(few, float_type(net))[:].to(net.device)
-        logits, work = self._run_once(
-            module,
-            batch,
-            f"a {type(module).__name__} that cannot take a torch_geometric Batch of {len(few)} "
-            f"graphs",
-            "'encode' and forward to take one, with x, edge_index and batch",
-        )
+        logits, work = self._run_once(module, batch)
         if len(logits) != len(few):
             raise ValueError(
                 f"Got a {type(module).__name__} with {len(logits)} rows of logits for {len(few)} "

@@ -4,7 +4,6 @@ from typing import Any
 
 from mixupe_sklearn._images.augment import make_augmentation
 from mixupe_sklearn._images.read import read_images
-from mixupe_sklearn.adapters._base import Samples
 from mixupe_sklearn.adapters._image_like import ImageLikeClassifier
 
 
@@ -243,7 +242,7 @@ class MixupEImageClassifier(ImageLikeClassifier):
     # Size, value range and channels of the images in fit.
     _known: dict[str, Any]
 
-    def _read(self, X: Any, name: str, *, is_new: bool, labelled: bool) -> Samples:
+    def _read(self, X: Any, name: str, *, is_new: bool, labelled: bool) -> tuple[Any, Any]:
         own = {"image_size": self.image_size, "value_range": self.value_range}
         known = own if is_new else self._known
         read = read_images(X, **known, labelled=labelled, n_workers=self.n_workers, name=name)
@@ -251,7 +250,7 @@ class MixupEImageClassifier(ImageLikeClassifier):
             n_channels = read.shape[1] if read.shape[1] in (1, 3) else None
             known = {"float_range": read.float_range, "n_channels": n_channels}
             self._known = own | known | {"n_classes": 1}
-        return Samples(read.data, read.labels)
+        return read.data, read.labels
 
     def _make_augmentation(self) -> Any:
         return make_augmentation(self.augment)

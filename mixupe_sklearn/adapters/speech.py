@@ -8,7 +8,6 @@ import torch
 from mixupe_sklearn._audio.spectrogram import Spectrogram
 from mixupe_sklearn._audio.waveforms import read_waveforms
 from mixupe_sklearn._images.arrays import as_tensor
-from mixupe_sklearn.adapters._base import Samples
 from mixupe_sklearn.adapters._image_like import ImageLikeClassifier
 
 # An axis of at most this size holds the channels of waveforms, mono or stereo.
@@ -242,19 +241,19 @@ class MixupESpeechClassifier(ImageLikeClassifier):
     # The sampling rate in fit, even if the parameter changes later.
     _rate: int
 
-    def _read(self, X: Any, name: str, *, is_new: bool, labelled: bool) -> Samples:
+    def _read(self, X: Any, name: str, *, is_new: bool, labelled: bool) -> tuple[Any, Any]:
         if is_new:
             self._rate = self.sampling_rate
         spectrograms = _precomputed(X, name)
         if spectrograms is not None:
-            return Samples(spectrograms)
+            return spectrograms, None
         n_words = 2 if is_new else 1
         audio = read_waveforms(
             X, sampling_rate=self._rate, name=name, labelled=labelled, n_words=n_words
         )
         transformer = Spectrogram(sampling_rate=self._rate, cache=self.cache)
         spectrograms = as_tensor(transformer.transform(audio), name)
-        return Samples(spectrograms[:, None], audio.labels)
+        return spectrograms[:, None], audio.labels
 
 
 def _precomputed(X: Any, name: str) -> torch.Tensor | None:
@@ -263,11 +262,9 @@ def _precomputed(X: Any, name: str) -> torch.Tensor | None:
     if n_axes not in (3, 4) or (n_axes == 4 and X.shape[1] != 1):
         return None
     if min(X.shape[-2:]) <= CHANNELS:
-        first, axis = ("X[..., 0]", -1) if X.shape[-1] <= CHANNELS else ("X[:, 0]", 1)
         raise ValueError(
-            f"Got {name} of shape {tuple(X.shape)}, but expected waveforms (n, n_values), or "
-            f"spectrograms with a height and width above {CHANNELS}; take {first}, or average the "
-            f"channels with X.mean({axis})."
+            f"Got {name} of shape {tuple(X.shape)}, but expected waveforms (n, n_values), averaged "
+            f"over their channels, or spectrograms with a height and width above {CHANNELS}."
         )
     is_torch = isinstance(X, torch.Tensor)
     tensor = as_tensor(X if is_torch else np.asarray(X), name)
@@ -278,7 +275,5 @@ def _precomputed(X: Any, name: str) -> torch.Tensor | None:
         )
     tensor = tensor if is_torch else tensor.float().contiguous()
     if not bool(torch.isfinite(tensor).all()):
-        raise ValueError(
-            f"Got {name} with values that are NaN or infinite, but expected finite spectrograms."
-        )
+        raise ValueError(f"Got {name} with NaN or infinity, but expected finite spectrograms.")
     return tensor[:, None] if tensor.ndim == 3 else tensor

@@ -4,16 +4,7 @@ from torch import Tensor, nn
 
 
 def small_normal(module: nn.Module) -> None:
-    """Initialize all dense layers from a truncated normal distribution with deviation 0.02.
-
-    Examples
-    --------
-    >>> import torch
-    >>> layer = torch.nn.Linear(200, 200)
-    >>> small_normal(layer)
-    >>> round(layer.weight.std().item(), 2), layer.bias.abs().max().item()
-    (0.02, 0.0)
-    """
+    """Initialize all dense layers from a truncated normal distribution with deviation 0.02."""
     for layer in module.modules():
         if isinstance(layer, nn.Linear):
             nn.init.trunc_normal_(layer.weight, std=0.02)
@@ -23,23 +14,8 @@ def small_normal(module: nn.Module) -> None:
 class SelfAttention(nn.Module):
     """Multi-head self-attention, optionally with a position bias.
 
-    It does not use fused kernels, which lack the second derivative that the directional penalty
-    needs.
-
-    Parameters
-    ----------
-    d_in, d_out : int
-        Widths of the input and output tokens.
-    n_heads : int
-        Number of heads.
-    places : torch.nn.Module or None, default=None
-        Returns the position bias of the scores, of shape (n_heads, n_tokens, n_tokens).
-
-    Examples
-    --------
-    >>> import torch
-    >>> SelfAttention(8, 16, n_heads=2)(torch.zeros(5, 9, 8)).shape
-    torch.Size([5, 9, 16])
+    ``places`` returns the bias of the scores, of shape (n_heads, n_tokens, n_tokens). Fused kernels
+    lack the second derivative that the directional penalty needs.
     """
 
     def __init__(self, d_in: int, d_out: int, n_heads: int, places: nn.Module | None = None):
@@ -61,14 +37,7 @@ class SelfAttention(nn.Module):
 
 
 def feed_forward(d_model: int, d_hidden: int) -> nn.Sequential:
-    """The feed-forward part of a transformer block, including its norm.
-
-    Examples
-    --------
-    >>> import torch
-    >>> feed_forward(8, 32)(torch.zeros(5, 9, 8)).shape
-    torch.Size([5, 9, 8])
-    """
+    """The feed-forward part of a transformer block, including its norm."""
     return nn.Sequential(
         nn.LayerNorm(d_model, eps=1e-6),
         nn.Linear(d_model, d_hidden),

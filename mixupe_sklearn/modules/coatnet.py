@@ -35,21 +35,7 @@ def _pool(stride: int) -> nn.Module:
 
 
 class Gate(nn.Module):
-    """Squeeze and excitation: scales each map by a function of the means of all maps.
-
-    Parameters
-    ----------
-    d_maps : int
-        Number of maps.
-    d_squeezed : int
-        Width of the hidden layer.
-
-    Examples
-    --------
-    >>> import torch
-    >>> Gate(8, 2)(torch.zeros(5, 8, 4, 4)).shape
-    torch.Size([5, 8, 4, 4])
-    """
+    """Squeeze and excitation: scales each map by a function of the means of all maps."""
 
     def __init__(self, d_maps: int, d_squeezed: int):
         super().__init__()
@@ -69,18 +55,7 @@ class Gate(nn.Module):
 class MBConv(nn.Module):
     """An inverted bottleneck: a depthwise 3 x 3 convolution between two 1 x 1 convolutions.
 
-    Parameters
-    ----------
-    d_in, d_out : int
-        Input and output widths.
-    stride : int
-        Stride of the first convolution, as in the paper's formula, and of the shortcut's pooling.
-
-    Examples
-    --------
-    >>> import torch
-    >>> MBConv(4, 8, stride=2)(torch.zeros(5, 4, 7, 8)).shape
-    torch.Size([5, 8, 4, 4])
+    The first convolution has the stride, as in the paper's formula.
     """
 
     def __init__(self, d_in: int, d_out: int, stride: int):
@@ -105,20 +80,7 @@ class MBConv(nn.Module):
 
 
 class RelativePlaces(nn.Module):
-    """The relative position bias of attention: a learned number for each head and offset.
-
-    Parameters
-    ----------
-    map_size : pair of int
-        Height and width of the map.
-    n_heads : int
-        Number of heads.
-
-    Examples
-    --------
-    >>> RelativePlaces((2, 3), n_heads=4)().shape
-    torch.Size([4, 6, 6])
-    """
+    """The relative position bias of attention: a learned number for each head and offset."""
 
     offset: Tensor
 
@@ -143,23 +105,8 @@ class RelativePlaces(nn.Module):
 class AttentionBlock(nn.Module):
     """A transformer block on feature maps, with relative position bias.
 
-    Parameters
-    ----------
-    d_in, d_out : int
-        Input and output widths.
-    stride : int
-        Stride of the pooling before attention and in the shortcut.
-    map_size : pair of int
-        Height and width of the output maps.
-    d_head : int
-        Width of a head.
-
-    Examples
-    --------
-    >>> import torch
-    >>> block = AttentionBlock(4, 8, stride=2, map_size=(4, 3), d_head=4)
-    >>> block(torch.zeros(5, 4, 7, 6)).shape
-    torch.Size([5, 8, 4, 3])
+    Pooling with the stride comes before attention and in the shortcut. ``map_size`` is the height
+    and width of the output.
     """
 
     def __init__(self, d_in: int, d_out: int, stride: int, map_size: tuple[int, int], d_head: int):
@@ -244,7 +191,16 @@ class CoAtNet(Staged):
         check_counts(n_outputs=n_outputs, n_channels=n_channels, d_head=d_head)
         widths = check_sequence("widths", widths, n_least=1 + N_ATTENTION)
         blocks = check_sequence("blocks", blocks, n_least=1 + N_ATTENTION)
-        _check_fit(widths, blocks, d_head)
+        if len(blocks) != len(widths):
+            raise ValueError(
+                f"Got blocks={blocks!r}, but expected {len(widths)} numbers, one for each of "
+                f"widths."
+            )
+        if any(width % d_head for width in widths[-N_ATTENTION:]):
+            raise ValueError(
+                f"Got widths={widths!r}, but expected the last {N_ATTENTION} to be multiples of "
+                f"d_head={d_head}."
+            )
         reason = f"its stem and {len(widths) - 1} groups halve the image each"
         check = ImageCheck("CoAtNet", n_channels, image_size, 2 ** len(widths), reason)
         width = widths[0]
@@ -265,15 +221,3 @@ class CoAtNet(Staged):
         super().__init__([*stages, nn.Sequential(*mean, *dense)])
         he_fan_out(self)
         small_normal(self)
-
-
-def _check_fit(widths: tuple[int, ...], blocks: tuple[int, ...], d_head: int) -> None:
-    if len(blocks) != len(widths):
-        raise ValueError(
-            f"Got blocks={blocks!r}, but expected {len(widths)} numbers, one for each of widths."
-        )
-    if any(width % d_head for width in widths[-N_ATTENTION:]):
-        raise ValueError(
-            f"Got widths={widths!r}, but expected the last {N_ATTENTION} to be multiples of "
-            f"d_head={d_head}."
-        )

@@ -1,7 +1,7 @@
 """GIN: the graph isomorphism network. The paper mixes its graph vectors."""
 
 import warnings
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,6 @@ except ModuleNotFoundError as error:
         raise
     raise ImportError("GIN needs torch_geometric: pip install mixupe-sklearn[graph].") from error
 
-READOUTS = ("sum", "mean")
 # Devices on which torch supports products with sparse matrices.
 SPARSE_DEVICES = ("cpu", "cuda")
 
@@ -48,28 +47,21 @@ with warnings.catch_warnings():  # torch warns once per process that CSR is in b
     _Sparse(torch.tensor([0, 1]), torch.tensor([0]), torch.ones(1), 1)
 
 
-class _Sums(NamedTuple):
-    """Sums over neighbours, or over the nodes of a graph: a matrix and its transpose."""
-
-    forward: _Sparse
-    backward: _Sparse
-
-    def of(self, X: Tensor) -> Tensor:
-        return _Product.apply(X, self)
+# Sums over neighbours, or over the nodes of a graph: a matrix and its transpose.
+_Sums = tuple[_Sparse, _Sparse]
 
 
 class _Product(torch.autograd.Function):
     """A sparse product with a stored transpose. torch would transpose in each backward pass."""
 
     @staticmethod
-    def forward(ctx: Any, X: Tensor, sums: _Sums) -> Tensor:
-        ctx.sums = sums
-        return sums.forward.times(X)
+    def forward(ctx: Any, X: Tensor, matrix: _Sparse, transpose: _Sparse) -> Tensor:
+        ctx.other = transpose, matrix
+        return matrix.times(X)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        sums = ctx.sums
-        return _Product.apply(gradient, _Sums(sums.backward, sums.forward)), None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return _Product.apply(gradient, *ctx.other), None, None
 
 
 def _by_rows(row: Tensor, column: Tensor, n_nodes: int, dtype: torch.dtype) -> _Sparse:
@@ -85,8 +77,8 @@ def _neighbours(edge_index: Tensor, X: Tensor, is_symmetric: bool) -> _Sums:
     source, target = edge_index
     incoming = _by_rows(target, source, len(X), X.dtype)
     if is_symmetric:
-        return _Sums(incoming, incoming)
-    return _Sums(incoming, _by_rows(source, target, len(X), X.dtype))
+        return incoming, incoming
+    return incoming, _by_rows(source, target, len(X), X.dtype)
 
 
 def _members(data: Any, X: Tensor, readout: str) -> _Sums:
@@ -103,14 +95,14 @@ def _members(data: Any, X: Tensor, readout: str) -> _Sums:
         weight = weight / start.diff()[owner]
     every = torch.arange(len(X) + 1, device=X.device)
     forward = _Sparse(start, every[:-1], weight, len(X))
-    return _Sums(forward, _Sparse(every, owner, weight, len(start) - 1))
+    return forward, _Sparse(every, owner, weight, len(start) - 1)
 
 
 class _Layer(GINConv):
     """The layer of PyTorch Geometric, with sums over neighbours that are built once per batch."""
 
     def forward(self, X: Tensor, neighbours: _Sums) -> Tensor:
-        return self.nn((1 + self.eps) * X + neighbours.of(X))
+        return self.nn((1 + self.eps) * X + _Product.apply(X, *neighbours))
 
 
 def _mlp(d_in: int, d_out: int) -> nn.Sequential:
@@ -195,7 +187,7 @@ class GIN(nn.Module):
         check_counts(
             n_features=n_features, n_outputs=n_outputs, d_hidden=d_hidden, n_layers=n_layers
         )
-        if readout not in READOUTS:
+        if readout not in ("sum", "mean"):
             raise ValueError(f"Got readout={readout!r}, but expected 'sum' or 'mean'.")
         self.n_features = n_features
         self.readout = readout
@@ -228,10 +220,10 @@ class GIN(nn.Module):
             )
         neighbours = _neighbours(edges, X, getattr(data, "symmetric", False) is True)
         members = _members(data, X, self.readout)
-        parts = [members.of(X)]
+        parts = [_Product.apply(X, *members)]
         for layer in self.layers:
             X = layer(X, neighbours)
-            parts.append(members.of(X))
+            parts.append(_Product.apply(X, *members))
         return self.norm(torch.cat(parts, dim=1))
 
     def forward(self, data: Any) -> Tensor:

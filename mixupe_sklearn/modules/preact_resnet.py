@@ -7,13 +7,10 @@ from torch import Tensor, nn
 
 from mixupe_sklearn.modules._layers import (
     ImageCheck,
-    Staged,
-    block_group,
+    ResidualNet,
     blocks_of,
     check_counts,
     conv,
-    he_fan_out,
-    pooled_head,
 )
 
 # Blocks of each group.
@@ -24,22 +21,8 @@ EXPANSION = 4  # a bottleneck is a quarter of the width around it
 class PreActBlock(nn.Module):
     """A residual block that begins with norm and ReLU, before the branch and the projection.
 
-    Parameters
-    ----------
-    d_in, d_out : int
-        Input and output widths.
-    stride : int
-        Stride of the first 3 x 3 convolution, and of the shortcut.
-    bottleneck : bool, default=False
-        Whether the branch has 1 x 1, 3 x 3 and 1 x 1 convolutions, or two of 3 x 3.
-    dropout : float, default=0.0
-        Fraction of the units dropped in training, before the last convolution.
-
-    Examples
-    --------
-    >>> import torch
-    >>> PreActBlock(4, 8, stride=2)(torch.zeros(5, 4, 8, 8)).shape
-    torch.Size([5, 8, 4, 4])
+    A bottleneck has 1 x 1, 3 x 3 and 1 x 1 convolutions, another block two of 3 x 3. Dropout comes
+    before the last convolution.
     """
 
     def __init__(
@@ -66,7 +49,7 @@ class PreActBlock(nn.Module):
         return (X if self.shortcut is None else self.shortcut(ready)) + self.branch(ready)
 
 
-class PreActResNet(Staged):
+class PreActResNet(ResidualNet):
     """Pre-activation residual network with a stem for small images, as in the CIFAR experiments.
 
     Parameters
@@ -134,18 +117,13 @@ class PreActResNet(Staged):
         least = stem_stride * 2 ** (len(blocks) - 1)
         reason = f"each of its {len(blocks)} groups but the first halves the image"
         check = ImageCheck("PreActResNet", n_channels, image_size, least, reason, exact=False)
-        make = partial(PreActBlock, bottleneck=depth >= 50)
-        stages = [nn.Sequential(check, conv(n_channels, width, 3, stem_stride))]
-        d_in, d_out = width, width * (EXPANSION if depth >= 50 else 1)
-        for i, n_blocks in enumerate(blocks):
-            stages.append(block_group(make, n_blocks, d_in, d_out, stride=2 if i else 1))
-            d_in, d_out = d_out, 2 * d_out
-        norm = (nn.BatchNorm2d(d_in), nn.ReLU()) if final_norm else ()
-        super().__init__([*stages, pooled_head(d_in, n_outputs, *norm)])
-        he_fan_out(self)
+        stem = nn.Sequential(check, conv(n_channels, width, 3, stem_stride))
+        make_block = partial(PreActBlock, bottleneck=depth >= 50)
+        d_out = width * (EXPANSION if depth >= 50 else 1)
+        super().__init__(stem, make_block, blocks, width, d_out, n_outputs, final_norm)
 
 
-class WideResNet(Staged):
+class WideResNet(ResidualNet):
     """Wide residual network: three groups of pre-activation blocks. The default is WRN-28-10.
 
     Parameters
@@ -209,12 +187,7 @@ class WideResNet(Staged):
             )
         reason = "two of its groups halve the image"
         check = ImageCheck("WideResNet", n_channels, image_size, 4, reason, exact=False)
-        make = partial(PreActBlock, dropout=dropout)
-        stages = [nn.Sequential(check, conv(n_channels, width, 3))]
-        d_in, d_out = width, width * widening
-        for i in range(3):
-            stages.append(block_group(make, n_blocks, d_in, d_out, stride=2 if i else 1))
-            d_in, d_out = d_out, 2 * d_out
-        head = pooled_head(d_in, n_outputs, nn.BatchNorm2d(d_in), nn.ReLU())
-        super().__init__([*stages, head])
-        he_fan_out(self)
+        stem = nn.Sequential(check, conv(n_channels, width, 3))
+        make_block, blocks = partial(PreActBlock, dropout=dropout), [n_blocks] * 3
+        d_out = width * widening
+        super().__init__(stem, make_block, blocks, width, d_out, n_outputs, final_norm=True)

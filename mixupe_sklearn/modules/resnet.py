@@ -6,13 +6,10 @@ from torch import Tensor, nn
 
 from mixupe_sklearn.modules._layers import (
     ImageCheck,
-    Staged,
-    block_group,
+    ResidualNet,
     blocks_of,
     check_counts,
     conv,
-    he_fan_out,
-    pooled_head,
 )
 
 # Blocks of each group.
@@ -21,21 +18,7 @@ EXPANSION = 4  # a bottleneck is a quarter of the width around it
 
 
 class Bottleneck(nn.Module):
-    """A residual block of 1 x 1, 3 x 3 and 1 x 1 convolutions, each with a norm.
-
-    Parameters
-    ----------
-    d_in, d_out : int
-        Input and output widths.
-    stride : int
-        Stride of the 3 x 3 convolution, and of the shortcut.
-
-    Examples
-    --------
-    >>> import torch
-    >>> Bottleneck(4, 8, stride=2)(torch.zeros(5, 4, 8, 8)).shape
-    torch.Size([5, 8, 4, 4])
-    """
+    """A residual block of 1 x 1, 3 x 3 and 1 x 1 convolutions, each with a norm."""
 
     def __init__(self, d_in: int, d_out: int, stride: int):
         super().__init__()
@@ -61,7 +44,7 @@ def _convolved(d_in: int, d_out: int, size: int, stride: int = 1) -> nn.Sequenti
     return nn.Sequential(conv(d_in, d_out, size, stride), nn.BatchNorm2d(d_out))
 
 
-class ResNet(Staged):
+class ResNet(ResidualNet):
     """Residual network of bottlenecks with a stem for large images. The default is ResNet-50.
 
     Parameters
@@ -121,10 +104,5 @@ class ResNet(Staged):
         check = ImageCheck("ResNet", n_channels, image_size, least, reason, exact=False)
         convolved = _convolved(n_channels, width, 7, stride=2)
         pool = nn.MaxPool2d(3, stride=2, padding=1)
-        stages = [nn.Sequential(check, convolved, nn.ReLU(), pool)]
-        d_in, d_out = width, EXPANSION * width
-        for i, n_blocks in enumerate(blocks):
-            stages.append(block_group(Bottleneck, n_blocks, d_in, d_out, stride=2 if i else 1))
-            d_in, d_out = d_out, 2 * d_out
-        super().__init__([*stages, pooled_head(d_in, n_outputs)])
-        he_fan_out(self)
+        stem = nn.Sequential(check, convolved, nn.ReLU(), pool)
+        super().__init__(stem, Bottleneck, blocks, width, EXPANSION * width, n_outputs)

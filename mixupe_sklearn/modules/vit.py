@@ -10,25 +10,7 @@ from mixupe_sklearn.modules._layers import ImageCheck, Staged, check_counts
 
 
 class PatchTokens(nn.Module):
-    """The first stage of :class:`ViT`: patch tokens, a class token, and position embeddings.
-
-    Parameters
-    ----------
-    n_channels : int
-        Number of channels of an image.
-    image_size : pair of int
-        Height and width of an image.
-    patch_size : int
-        Height and width of a patch.
-    d_model : int
-        Width of a token.
-
-    Examples
-    --------
-    >>> import torch
-    >>> PatchTokens(3, (8, 16), patch_size=4, d_model=6)(torch.zeros(5, 3, 8, 16)).shape
-    torch.Size([5, 9, 6])
-    """
+    """The first stage of :class:`ViT`: patch tokens, a class token, and position embeddings."""
 
     def __init__(self, n_channels: int, image_size: tuple[int, int], patch_size: int, d_model: int):
         super().__init__()
@@ -57,23 +39,7 @@ class PatchTokens(nn.Module):
 
 
 class TransformerBlock(nn.Module):
-    """A pre-norm transformer block: attention, then a feed-forward layer.
-
-    Parameters
-    ----------
-    d_model : int
-        Width of a token.
-    n_heads : int
-        Number of heads.
-    d_hidden : int
-        Width of the hidden dense layer.
-
-    Examples
-    --------
-    >>> import torch
-    >>> TransformerBlock(8, n_heads=2, d_hidden=32)(torch.zeros(5, 9, 8)).shape
-    torch.Size([5, 9, 8])
-    """
+    """A pre-norm transformer block: attention, then a feed-forward layer."""
 
     def __init__(self, d_model: int, n_heads: int, d_hidden: int):
         super().__init__()
@@ -88,21 +54,7 @@ class TransformerBlock(nn.Module):
 
 
 class ClassHead(nn.Sequential):
-    """The last stage of :class:`ViT`: a norm, and logits from the class token.
-
-    Parameters
-    ----------
-    d_model : int
-        Width of a token.
-    n_outputs : int
-        Width of the output.
-
-    Examples
-    --------
-    >>> import torch
-    >>> ClassHead(8, 3)(torch.zeros(5, 9, 8)).shape
-    torch.Size([5, 3])
-    """
+    """The last stage of :class:`ViT`: a norm, and logits from the class token."""
 
     def __init__(self, d_model: int, n_outputs: int):
         super().__init__(nn.LayerNorm(d_model, eps=1e-6), nn.Linear(d_model, n_outputs))

@@ -98,7 +98,8 @@ def test_a_step_runs_the_encoder_once(rings, method, penalty, monkeypatch):
 def test_the_loss_of_a_step_equals_the_formula_at_the_readout(rings):
     X, y = rings
     model = make(eta=0.7, alpha=0.5, max_epochs=1).fit(X, y)
-    batch = model.inputs_.ready(model._read(X[:6], "X", is_new=False, labelled=False).data)[:]
+    graphs, _ = model._read(X[:6], "X", is_new=False, labelled=False)
+    batch = model.inputs_.ready(graphs)[:]
     module = model.net_.module_.double().train()
     module.head[2].p = 0.0
     batch.x = batch.x.double()
@@ -391,21 +392,9 @@ class Unpooled(OwnGCN):
         return self.conv(data.x, data.edge_index)
 
 
-class InWords(OwnGCN):
-    def forward(self, x, edge_index, batch):
-        return self.head(x)
-
-
-@pytest.mark.parametrize(
-    ("module", "message"),
-    [
-        (Unpooled, "Got a Unpooled with 6 rows of logits for 2 graphs, but expected one per graph"),
-        (InWords, "Got a InWords that cannot take a torch_geometric Batch of 2 graphs .TypeError"),
-    ],
-)
-def test_invalid_modules_are_refused(rings, module, message):
-    with pytest.raises(ValueError, match=message):
-        make(module=module, module_params=None).fit(*rings)
+def test_a_module_that_does_not_pool_is_refused(rings):
+    with pytest.raises(ValueError, match="Got a Unpooled with 6 rows of logits for 2 graphs"):
+        make(module=Unpooled, module_params=None).fit(*rings)
 
 
 class Crooked(OwnGCN):
@@ -414,9 +403,7 @@ class Crooked(OwnGCN):
 
 
 def test_a_module_whose_stages_differ_from_forward_is_refused(rings):
-    with pytest.raises(
-        ValueError, match="Got a Crooked whose 'head' of 'encode' is not its output"
-    ):
+    with pytest.raises(ValueError, match="Got a Crooked whose 'stages', or 'encode' and 'head'"):
         make(module=Crooked, module_params=None).fit(*rings)
 
 
@@ -424,7 +411,7 @@ def test_other_invalid_input(rings):
     X, y = rings
     with pytest.raises(ValueError, match="Got X with no graphs, but expected at least one"):
         make().fit([], [])
-    with pytest.raises(ValueError, match="Got X of 48 samples and y of 3 labels"):
+    with pytest.raises(ValueError, match="inconsistent numbers of samples: .48, 3."):
         make().fit(X, y[:3])
     with pytest.raises(NotFittedError):
         make().predict(X)

@@ -346,7 +346,7 @@ def test_a_folder_with_one_class_is_scored(fitted, images, tmp_path):
 
 
 def test_an_augmentation_that_returns_none_is_refused(images):
-    with pytest.raises(ValueError, match="Got a batch of type NoneType from augment, but expected"):
+    with pytest.raises(ValueError, match="Got a batch of shape None from augment, but expected"):
         make(augment=lambda batch: None).fit(*images)
 
 
@@ -480,11 +480,11 @@ def test_a_single_pass_has_the_statistics_of_mixed_and_clean_images_together(ima
 INVALID = {
     "another size than in fit": (
         lambda model, X: model.predict(X[:, :6]),
-        r"Got X of shape 1 x 6 x 8 per sample \(channels, height, width\), but expected 1 x 8 x 8, as in fit.",
+        r"Got X of shape \(1, 6, 8\) per sample \(channels, height, width\), but expected \(1, 8, 8\), as in fit.",
     ),
     "another number of channels than in fit": (
         lambda model, X: model.predict(np.repeat(X[..., None], 3, axis=3)),
-        "Got X of shape 3 x 8 x 8 per sample .*, but expected 1 x 8 x 8, as in fit.",
+        r"Got X of shape \(3, 8, 8\) per sample .*, but expected \(1, 8, 8\), as in fit.",
     ),
     "no labels": (
         lambda model, X: clone(model).fit(X),
@@ -500,19 +500,11 @@ INVALID = {
     ),
     "one label for all": (
         lambda model, X: clone(model).fit(X, 3),
-        "Got y=3, but expected an array of labels, one for each sample.",
-    ),
-    "a word for labels": (
-        lambda model, X: clone(model).fit(X, "abc"),
-        "Got y='abc', but expected an array of labels, one for each sample.",
-    ),
-    "a dataset for labels": (
-        lambda model, X: clone(model).fit(X, Pairs(X, X)),
-        "Got y=Pairs, but expected an array of labels, one for each sample.",
+        "Input should have at least 1 dimension",
     ),
     "validation labels of another number": (
         lambda model, X: clone(model).fit(X, np.arange(300) % 2, X_val=X[:5], y_val=[0, 1]),
-        "Got X_val of 5 samples and y_val of 2 labels, but expected as many labels as samples.",
+        r"inconsistent numbers of samples: \[5, 2\]",
     ),
     "an unknown argument of the module": (
         lambda model, X: (
@@ -532,7 +524,7 @@ INVALID = {
     ),
     "a label that is no number": (
         lambda model, X: clone(model).fit(X, np.where(np.arange(300) == 7, np.nan, 1.0)),
-        "Got y=nan at row 7, but expected a label for every sample.",
+        "Input y contains NaN.",
     ),
     "an augmentation that cuts": (
         lambda model, X: (
@@ -546,11 +538,11 @@ INVALID = {
             .set_params(module=Misleading, module_params=None, mix_at="hidden")
             .fit(X, np.arange(300) % 2)
         ),
-        "Got mix_at='hidden' with a Misleading whose stages do not compute its output",
+        "Got a Misleading whose 'stages', or 'encode' and 'head', do not compute its output",
     ),
     "too few labels": (
         lambda model, X: clone(model).fit(X, [1, 2]),
-        "Got X of 300 samples and y of 2 labels, but expected as many labels as samples.",
+        r"inconsistent numbers of samples: \[300, 2\]",
     ),
     "an invalid switch": (
         lambda model, X: clone(model).set_params(amp="yes").fit(X, np.arange(300) % 2),
@@ -573,17 +565,6 @@ INVALID = {
             clone(model).set_params(module="vgg11", module_params=None).fit(X, np.arange(300) % 2)
         ),
         r"Got image_size=\(8, 8\), but VGG",
-    ),
-    "images too small for the user's module": (
-        lambda model, X: (
-            clone(model)
-            .set_params(
-                module=lambda: nn.Sequential(nn.Conv2d(1, 2, 9), nn.Flatten(), nn.Linear(2, 2)),
-                module_params=None,
-            )
-            .fit(X, np.arange(300) % 2)
-        ),
-        r"Got samples of shape 1 x 8 x 8 .*, which the module cannot process \(RuntimeError: .*\), but expected",
     ),
     "several values of alpha": (
         lambda model, X: clone(model).set_params(alpha=(0.1, 1.0)).fit(X, np.arange(300) % 2),

@@ -99,26 +99,21 @@ def _interpolated(
     return graph.op("Add", graph.op("Gather", references, point), rise)
 
 
-def _normal_series(degree: int = 30) -> tuple[np.ndarray, float, float]:
-    """A polynomial for normal quantiles in ``sqrt(-2 log p)``, for p <= 1/2.
+def _normal_quantile(graph: Graph, place: str) -> str:
+    """Normal quantiles, which ONNX lacks: a polynomial in ``sqrt(-2 log p)``, for p <= 1/2.
 
-    ONNX has no such function. It is smooth in that variable from the median to the tail, and the
-    polynomial is within 1e-10 of it, close to the limit of double precision.
+    They are smooth in that variable from the median to the tail, and the polynomial is within 1e-10
+    of them, close to the limit of double precision.
     """
     low, high = np.sqrt(-2 * np.log(0.5)), np.sqrt(-2 * np.log(_MARGIN / 2))
     series = chebyshev.Chebyshev.interpolate(
-        lambda t: ndtri(np.exp(-t * t / 2)), degree, domain=[low, high]
+        lambda t: ndtri(np.exp(-t * t / 2)), 30, domain=[low, high]
     )
-    middle, half = (low + high) / 2, (high - low) / 2
-    return chebyshev.cheb2poly(series.coef), middle, half
-
-
-def _normal_quantile(graph: Graph, place: str) -> str:
-    coefficients, middle, half = _normal_series()
-    other = graph.op("Sub", np.array(1.0), place)
-    tail = graph.op("Min", place, other)
+    coefficients = chebyshev.cheb2poly(series.coef)
+    tail = graph.op("Min", place, graph.op("Sub", np.array(1.0), place))
     far = graph.op("Sqrt", graph.op("Mul", graph.op("Log", tail), np.array(-2.0)))
-    variable = graph.op("Div", graph.op("Sub", far, np.array(middle)), np.array(half))
+    centred = graph.op("Sub", far, np.array((low + high) / 2))
+    variable = graph.op("Div", centred, np.array((high - low) / 2))
     number: Any = np.array(coefficients[-1])
     for coefficient in coefficients[-2::-1]:  # Horner's rule
         number = graph.op("Add", graph.op("Mul", number, variable), np.array(coefficient))
