@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-PLAIN = (bool, int, float, str, type(None))
+from mixupe_sklearn._search.space import PLAIN
+
 # Parameters that change speed or place, not the result.
 FREE = ("verbose", "n_jobs", "device", "memory")
 
@@ -19,7 +20,7 @@ def fingerprint(task: Any, space: Any, scoring: Any, random_state: Any) -> dict[
     params = {"class": type(task.estimator).__name__, **task.estimator.get_params(deep=True)}
     passed = {**task.fit_params, **task.score_params}
     return {
-        "space": space.describe(),
+        "space": {name: str(kind) for name, kind in sorted(space.distributions.items())},
         "estimator": describe_params(params, without=space.distributions),
         "table": f"{_shape(task.X)} {digest(task.X)} {digest(task.y)}",
         "cv": f"{len(task.folds)} folds {digest(rows)}",
@@ -34,13 +35,7 @@ def fingerprint(task: Any, space: Any, scoring: Any, random_state: Any) -> dict[
 
 
 def describe_params(params: Mapping[str, Any], without: Collection[str] = ()) -> dict[str, Any]:
-    """Parameters as plain values; objects by their type, since a repr may hold an address.
-
-    Examples
-    --------
-    >>> describe_params({"alpha": 0.1, "scaler": object(), "n_jobs": 2})
-    {'alpha': 0.1, 'scaler': 'object'}
-    """
+    """Parameters as plain values; objects by their type, since a repr may hold an address."""
     return {
         name: value if _is_plain(value) else _describe(value)
         for name, value in sorted(params.items())
@@ -80,14 +75,7 @@ def _shape(data: Any) -> str:
 
 
 def digest(data: Any) -> str:
-    """A short hash of the values, the same in every process.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> digest(np.arange(3)) == digest(np.arange(3)), digest(np.arange(3)) == digest(np.arange(4))
-    (True, False)
-    """
+    """A short hash of the values, the same in every process."""
     found = hashlib.sha256()
     for part in _parts(data):
         found.update(np.ascontiguousarray(part).view(np.uint8).data)

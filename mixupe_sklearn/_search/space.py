@@ -29,14 +29,7 @@ PLAIN = (bool, int, float, str, type(None))
 
 @dataclass(frozen=True)
 class Space:
-    """Distributions by full parameter name, and the values of choices that are stored by name.
-
-    Examples
-    --------
-    >>> space = Space.of({"alpha": [0.1, 1.0], "d_hidden": [(8,), (8, 8)]})
-    >>> space.size, space.decode({"alpha": 1.0, "d_hidden": "(8, 8)"})
-    (4, {'alpha': 1.0, 'd_hidden': (8, 8)})
-    """
+    """Distributions by full parameter name, and the values of choices that are stored by name."""
 
     distributions: dict[str, BaseDistribution]
     named: dict[str, dict[str, Any]]
@@ -90,10 +83,6 @@ class Space:
             number = number * len(self.grid[name]) + self.grid[name].index(params[name])
         return number
 
-    def describe(self) -> dict[str, Any]:
-        """The space as plain values, to be stored with a study."""
-        return {name: str(kind) for name, kind in sorted(self.distributions.items())}
-
 
 def _different(values: Sequence[Any]) -> list[Any]:
     """Distinct values; numpy scalars become Python's."""
@@ -133,15 +122,7 @@ def _as_choices(name: str, values: Any) -> list[Any]:
 
 
 def named_space(space: str, prefix: str, method: str) -> Space:
-    """The paper's grid or the default ranges, for parameters with a prefix.
-
-    Examples
-    --------
-    >>> named_space("paper", "classifier__", "mixupe").size
-    45
-    >>> sorted(named_space("default", "", "mixup").distributions)
-    ['alpha', 'lr', 'weight_decay']
-    """
+    """The paper's grid or the default ranges, for parameters with a prefix."""
     read = METHOD_PARAMETERS[method]
     if space == "paper":
         if not read:
@@ -161,15 +142,7 @@ def named_space(space: str, prefix: str, method: str) -> Space:
 
 
 def check_names(space: Mapping[str, Any], known: Collection[str]) -> None:
-    """Raise if a space is empty or names an unknown parameter.
-
-    Examples
-    --------
-    >>> check_names({"aplha": [1.0]}, ["alpha", "eta"])
-    Traceback (most recent call last):
-        ...
-    ValueError: Got the unknown parameter 'aplha' in the space; the closest names are 'alpha'.
-    """
+    """Raise if a space is empty or names an unknown parameter."""
     if not space:
         raise ValueError("Got an empty space, but expected at least one parameter to search over.")
     for name in space:

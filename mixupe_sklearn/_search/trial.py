@@ -18,15 +18,7 @@ from mixupe_sklearn._search.storage import TRANSIENT_ERRORS
 
 
 def final_estimator(estimator: Any) -> tuple[str, Any]:
-    """The estimator at the end of a pipeline, and the prefix of its parameters.
-
-    Examples
-    --------
-    >>> from mixupe_sklearn import make_mixupe_pipeline
-    >>> prefix, core = final_estimator(make_mixupe_pipeline(alpha=1.0))
-    >>> prefix, core.alpha
-    ('classifier__', 1.0)
-    """
+    """The prefix of the parameters of the estimator at the end of a pipeline, and the estimator."""
     prefix = ""
     while isinstance(estimator, Pipeline):
         name, estimator = estimator.steps[-1]
