@@ -302,15 +302,14 @@ class MixupESearchCV(BaseSearchCV):
         try:
             run = Parallel(n_jobs=n_jobs)
             return run(delayed(work_in_process)(job, number) for number in range(n_jobs))
-        except BrokenExecutor as error:
+        except BaseException as error:
             requeue_all(study, job.token)
+            if not isinstance(error, BrokenExecutor):
+                raise
             hint = "Fit again to resume" if self.storage is not None else "Set storage to resume"
             raise RuntimeError(
                 f"A worker process died (killed, or out of memory?). {hint} where it stopped."
             ) from error
-        except BaseException:
-            requeue_all(study, job.token)
-            raise
 
     def _open_study(self, job: Job):
         """Create or load the study; return it and the task with the seeds of the study."""

@@ -58,9 +58,7 @@ class Space:
     @property
     def size(self) -> float:
         """Number of points."""
-        if not self.is_grid:
-            return math.inf
-        return math.prod(len(choices) for choices in self.grid.values())
+        return math.prod(map(len, self.grid.values())) if self.is_grid else math.inf
 
     @property
     def grid(self) -> dict[str, list[Any]]:
@@ -86,11 +84,11 @@ class Space:
 
 def _different(values: Sequence[Any]) -> list[Any]:
     """Distinct values; numpy scalars become Python's."""
-    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
     found: list[Any] = []
-    for value in plain:
-        if not any(type(value) is type(other) and is_same(value, other) for other in found):
-            found.append(value)
+    for value in values:
+        plain = value.item() if isinstance(value, np.generic) else value
+        if not any(type(plain) is type(other) and is_same(plain, other) for other in found):
+            found.append(plain)
     return found
 
 
@@ -137,8 +135,7 @@ def named_space(space: str, prefix: str, method: str) -> Space:
         "lr": FloatDistribution(1e-4, 1e-2, log=True),
         "weight_decay": FloatDistribution(1e-7, 1e-2, log=True),
     }
-    wanted = (*read, "lr", "weight_decay")
-    return Space.of({prefix + name: ranges[name] for name in wanted})
+    return Space.of({prefix + name: ranges[name] for name in (*read, "lr", "weight_decay")})
 
 
 def check_names(space: Mapping[str, Any], known: Collection[str]) -> None:

@@ -57,22 +57,17 @@ def open_storage(storage: Any) -> Any:
             f"storage or None."
         )
     url, options = str(storage), {}
-    shown = _without_password(url)
     path = _sqlite_path(url)
     if path is not None:
         _check_sqlite(path)
         url, options = f"sqlite:///{path}", {"creator": functools.partial(_open_sqlite, str(path))}
     try:
         return _connect(url, options)
-    except ImportError as error:
-        raise ImportError(
-            f"Got storage={shown!r}, which needs a database driver that is not installed; for "
-            f"PostgreSQL: pip install mixupe-sklearn[distributed]."
-        ) from error
     except (sqlalchemy.exc.SQLAlchemyError, RuntimeError) as error:
         reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
         raise ValueError(
-            f"Got storage={shown!r}, which cannot be reached or written: {reason}."
+            f"Got storage={_without_password(str(storage))!r}, which cannot be reached or "
+            f"written: {reason}."
         ) from error
 
 

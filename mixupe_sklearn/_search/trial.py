@@ -65,9 +65,8 @@ class Task:
 
     def score(self, model: Any, X: Any, y: Any, params: Mapping[str, Any]) -> dict[str, float]:
         """Each metric by name; a single one is called "score"."""
-        scores = (
-            self.scorer(model, X, **params) if y is None else self.scorer(model, X, y, **params)
-        )
+        arguments = (X,) if y is None else (X, y)
+        scores = self.scorer(model, *arguments, **params)
         scores = scores if isinstance(scores, dict) else {"score": scores}
         for name, value in scores.items():
             if isinstance(value, str):  # how scikit-learn passes on the error of a scorer

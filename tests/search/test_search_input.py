@@ -101,11 +101,6 @@ def test_an_unreachable_server_does_not_show_the_password(iris):
     assert "127.0.0.1" in str(caught.value)
 
 
-def test_a_missing_driver_names_the_extra(iris):
-    with pytest.raises(ImportError, match=r"pip install mixupe-sklearn\[distributed\]"):
-        search(storage="postgresql+pg8000://me@127.0.0.1/none").fit(*iris)
-
-
 def test_a_folder_is_no_database(iris, tmp_path):
     with pytest.raises(ValueError, match="which cannot be reached or written: unable to open"):
         search(storage=tmp_path).fit(*iris)
