@@ -89,8 +89,8 @@ def longest_training(task: Task, space: Space) -> int | None:
     def largest(name: str, low: float) -> Any:
         """The largest value of a parameter; the fit itself raises for invalid ones."""
         kind: Any = space.distributions.get(prefix + name)
-        values = [getattr(core, name)] if kind is None else getattr(kind, "choices", None)
-        values = [kind.high] if values is None else values
+        fixed = getattr(core, name)
+        values = getattr(kind, "choices", None) or [getattr(kind, "high", fixed)]
         return max((v for v in values if isinstance(v, Real) and float(v) >= low), default=low)
 
     n_rows = min(len(train) for train, _ in task.folds)

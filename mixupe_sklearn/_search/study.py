@@ -183,8 +183,8 @@ def heartbeats(storage: Any, trials: Sequence[Trial]) -> Iterator[None]:
 def requeue_all(study: Any, token: str) -> None:
     """Queue again what the workers of one search left unfinished, now that they have ended."""
     for trial in live_trials(study):
-        claimed = trial.user_attrs.get(CLAIMED, [None, None])
-        if trial.state == TrialState.RUNNING and claimed == [trial.number, token]:
+        is_ours = trial.user_attrs.get(CLAIMED) == [trial.number, token]
+        if trial.state == TrialState.RUNNING and is_ours:
             with suppress(*TRANSIENT_ERRORS):
                 requeue(study, trial.number)
 
