@@ -7,6 +7,7 @@ import warnings
 from concurrent.futures import BrokenExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from numbers import Real
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
@@ -43,7 +44,7 @@ from mixupe_sklearn._search.storage import (
 from mixupe_sklearn._search.study import IDENTITY, live_trials, open_study, requeue_all
 from mixupe_sklearn._search.trial import Task
 from mixupe_sklearn._search.worker import work, work_in_process
-from mixupe_sklearn._utils.parameter_rules import Choice, Kind, Number, Rule, check_rules
+from mixupe_sklearn._utils.parameter_rules import Kind, Number, Rule, check_rules
 from mixupe_sklearn._utils.warnings import warn_user
 
 __all__ = ["METHOD_PARAMETERS", "PAPER_GRID", "MixupESearchCV", "plot_search"]
@@ -52,6 +53,7 @@ RULES: dict[str, Rule] = {
     "n_trials": Number("an integer >= 1 or None", low=1, integer=True, or_none=True),
     "timeout": Number("a number of seconds > 0 or None", open_low=True, or_none=True),
     "n_repeats": Number("an integer >= 1", low=1, integer=True),
+    "study_name": Kind("a name", (str,)),
     "verbose": Kind("an integer", (int, np.integer)),
 }
 
@@ -253,15 +255,12 @@ class MixupESearchCV(BaseSearchCV):
 
     def _check_parameters(self) -> None:
         check_rules(vars(self), RULES)
-        if not isinstance(self.vectorize, (bool, np.bool_)):
-            check_rules(vars(self), {"vectorize": Choice(("auto",))})
-        is_word = isinstance(self.error_score, str) and self.error_score != "raise"
-        if is_word or not (isinstance(self.error_score, str) or np.isscalar(self.error_score)):
+        if self.vectorize not in ("auto", True, False):
+            raise ValueError(f"Got vectorize={self.vectorize!r}, but expected 'auto' or a boolean.")
+        if self.error_score != "raise" and not isinstance(self.error_score, Real):
             raise ValueError(
                 f"Got error_score={self.error_score!r}, but expected 'raise' or a number."
             )
-        if not isinstance(self.study_name, str) or not self.study_name:
-            raise ValueError(f"Got study_name={self.study_name!r}, but expected a non-empty name.")
 
     def _search_metric(self, metric) -> str:
         """Of several metrics the one that ``refit`` names, or the first."""
@@ -303,15 +302,14 @@ class MixupESearchCV(BaseSearchCV):
         try:
             run = Parallel(n_jobs=n_jobs)
             return run(delayed(work_in_process)(job, number) for number in range(n_jobs))
-        except BrokenExecutor as error:
+        except BaseException as error:
             requeue_all(study, job.token)
+            if not isinstance(error, BrokenExecutor):
+                raise
             hint = "Fit again to resume" if self.storage is not None else "Set storage to resume"
             raise RuntimeError(
                 f"A worker process died (killed, or out of memory?). {hint} where it stopped."
             ) from error
-        except BaseException:
-            requeue_all(study, job.token)
-            raise
 
     def _open_study(self, job: Job):
         """Create or load the study; return it and the task with the seeds of the study."""
@@ -337,7 +335,7 @@ class MixupESearchCV(BaseSearchCV):
     def _collect(self, trials, space: Space, metric) -> None:
         """Set ``cv_results_`` and the ``best_`` attributes."""
         if not any(trial.state == TrialState.COMPLETE for trial in trials):
-            raise ValueError(why_no_result(self.study_, trials, self.timeout))
+            raise ValueError(why_no_result(trials, self.timeout))
         errors = [error for error in map(error_of, trials) if error]
         if errors:
             warn_user(

@@ -14,24 +14,16 @@ LARGEST = 1e150
 
 def _columns(X: Any) -> Iterator[tuple[Any, Any]]:
     """Names and columns of a pandas or polars frame, or of an array, which has no names."""
-    is_frame = hasattr(X, "columns")
-    if len(X.shape) != 2 or not (is_frame or isinstance(X, np.ndarray)):
-        raise ValueError(
-            f"Got X of type {type(X).__name__} and shape {X.shape}, but expected a data frame or "
-            f"an array of samples and columns."
-        )
     if hasattr(X, "iter_columns"):
         return ((column.name, column) for column in X.iter_columns())
-    return iter(X.items()) if is_frame else ((None, column) for column in X.T)
+    return iter(X.items()) if hasattr(X, "columns") else ((None, column) for column in X.T)
 
 
 def _is_missing(value: Any) -> bool:
     # By name: pandas need not be installed, and its NA cannot be compared.
     if type(value).__name__ in ("NoneType", "NAType", "NaTType"):
         return True
-    if isinstance(value, Decimal):  # its signalling NaN cannot be compared
-        return value.is_nan()
-    return isinstance(value, (float, np.floating)) and value != value
+    return isinstance(value, (float, np.floating, Decimal)) and value != value
 
 
 def _is_present(values: np.ndarray) -> np.ndarray:
@@ -99,14 +91,12 @@ def _numbers(name: Any, column: Any) -> np.ndarray:
         floats = values.astype(np.float64, copy=False)
     else:
         floats = _each(_objects(values), float, where, "numbers")
-    if np.isinf(floats).any():
-        raise ValueError(
-            f"Got infinity in {where}, but expected finite numbers, or NaN for missing values."
-        )
     largest = np.nanmax(np.abs(floats), initial=0.0)
     if largest > LARGEST:
+        found = "infinity" if np.isinf(largest) else f"a number of size {largest:.3g}"
         raise ValueError(
-            f"Got a number of size {largest:.3g} in {where}, but expected at most {LARGEST:g}."
+            f"Got {found} in {where}, but expected finite numbers up to {LARGEST:g}, or NaN for "
+            f"missing values."
         )
     return floats
 

@@ -11,7 +11,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.utils._set_output import _get_output_config
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mixupe_sklearn._preprocessing.columns import read_columns, select_columns
 from mixupe_sklearn._preprocessing.scalers import (
@@ -29,19 +29,11 @@ SCALERS: dict[str, Callable[[], Any]] = {
 
 
 class ColumnsToNumbers(ColumnTransformer):
-    """A column transformer that makes a data frame, if one is wanted, of the whole result only.
+    """The column transformer of a ``TablePreprocessor``, by which saved files and exports know it.
 
-    Its parts always return arrays: scikit-learn's pipelines lose the names of an array's columns
-    where each step makes a frame, and its one-hot encoder refuses to, since no frame is sparse.
+    It and its parts always return arrays. The preprocessor makes a data frame of the whole result,
+    if one is wanted: scikit-learn's one-hot encoder makes none, since no frame is sparse.
     """
-
-    def set_output(self, *, transform=None):
-        """Choose the container of the output; see scikit-learn's ``set_output``."""
-        return super(ColumnTransformer, self).set_output(transform=transform)
-
-    def _hstack(self, Xs, *, n_samples):  # the parent's hook for subclasses
-        stacked = super()._hstack(Xs, n_samples=n_samples)
-        return _dense_for_frames(stacked, self)
 
 
 def _check_table(X: Any) -> None:
@@ -60,19 +52,11 @@ def _check_table(X: Any) -> None:
         raise ValueError("Complex data not supported: got complex X, but expected real numbers.")
 
 
-def _dense_for_frames(X: Any, transformer: Any) -> Any:
-    """Dense features if the transformer's output is to be a data frame, which is never sparse."""
-    is_frame_wanted = _get_output_config("transform", transformer)["dense"] != "default"
-    return X.toarray() if is_frame_wanted and sparse.issparse(X) else X
-
-
 def _part(kind: str, steps: list[tuple[str, Any]]) -> tuple[str, Pipeline, Callable]:
     reader = FunctionTransformer(
         read_columns, feature_names_out="one-to-one", kw_args={"kind": kind}
     )
-    # Set here, it holds whatever scikit-learn's global configuration says.
-    pipeline = Pipeline([("reader", reader), *steps]).set_output(transform="default")
-    return kind, pipeline, partial(select_columns, kind=kind)
+    return kind, Pipeline([("reader", reader), *steps]), partial(select_columns, kind=kind)
 
 
 def _scaling_steps(scaling: Any) -> list[tuple[str, Any]]:
@@ -205,15 +189,9 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
                 f"Got X with {n_samples} sample(s) and {n_features} feature(s) "
                 f"(shape={X.shape}) while a minimum of 1 is required."
             )
-        transformer = self._make_transformer()
-        features = transformer.fit_transform(X)
-        self.transformer_ = transformer
-        self.n_features_in_ = transformer.n_features_in_
-        if hasattr(transformer, "feature_names_in_"):
-            self.feature_names_in_ = transformer.feature_names_in_
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_  # of an earlier fit
-        return _dense_for_frames(features, self)
+        validate_data(self, X, skip_check_array=True)  # only counts and names the columns
+        self.transformer_ = self._make_transformer()
+        return self._dense_for_frames(self.transformer_.fit_transform(X))
 
     def transform(self, X):
         """Return the features of samples.
@@ -230,7 +208,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         _check_table(X)
-        return _dense_for_frames(self.transformer_.transform(X), self)
+        return self._dense_for_frames(self.transformer_.transform(X))
 
     def get_feature_names_out(self, input_features=None):
         """Names of the features: the part, the column and, for categories, the value.
@@ -254,6 +232,11 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return self.transformer_.output_indices_
 
+    def _dense_for_frames(self, X: Any) -> Any:
+        """Dense features if the output is to be a data frame, which is never sparse."""
+        is_frame_wanted = _get_output_config("transform", self)["dense"] != "default"
+        return X.toarray() if is_frame_wanted and sparse.issparse(X) else X
+
     def _make_transformer(self) -> ColumnsToNumbers:
         if isinstance(self.scaling, str) or not hasattr(self.scaling, "transform"):
             check_rules({"scaling": self.scaling}, {"scaling": Choice(("standard", *SCALERS))})
@@ -270,7 +253,7 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
                 _part("categories", [("simpleimputer", fill), ("onehotencoder", encoder)]),
             ],
             sparse_threshold=self.sparse_threshold,
-        ).set_output(transform="default")
+        ).set_output(transform="default")  # whatever scikit-learn's global configuration is
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

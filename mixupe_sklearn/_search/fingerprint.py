@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-PLAIN = (bool, int, float, str, type(None))
+from mixupe_sklearn._search.space import PLAIN
+
 # Parameters that change speed or place, not the result.
 FREE = ("verbose", "n_jobs", "device", "memory")
 
@@ -19,7 +20,7 @@ def fingerprint(task: Any, space: Any, scoring: Any, random_state: Any) -> dict[
     params = {"class": type(task.estimator).__name__, **task.estimator.get_params(deep=True)}
     passed = {**task.fit_params, **task.score_params}
     return {
-        "space": space.describe(),
+        "space": {name: str(kind) for name, kind in sorted(space.distributions.items())},
         "estimator": describe_params(params, without=space.distributions),
         "table": f"{_shape(task.X)} {digest(task.X)} {digest(task.y)}",
         "cv": f"{len(task.folds)} folds {digest(rows)}",
@@ -34,33 +35,22 @@ def fingerprint(task: Any, space: Any, scoring: Any, random_state: Any) -> dict[
 
 
 def describe_params(params: Mapping[str, Any], without: Collection[str] = ()) -> dict[str, Any]:
-    """Parameters as plain values; objects by their type, since a repr may hold an address.
-
-    Examples
-    --------
-    >>> describe_params({"alpha": 0.1, "scaler": object(), "n_jobs": 2})
-    {'alpha': 0.1, 'scaler': 'object'}
-    """
+    """Parameters as plain values; objects by their type, since a repr may hold an address."""
     return {
-        name: value if _is_plain(value) else _describe(value)
+        name: _describe(value)
         for name, value in sorted(params.items())
         if name not in without and name.split("__")[-1] not in FREE
     }
 
 
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, PLAIN) and value == value  # NaN differs from itself
-
-
-def _describe(value: Any) -> str:
-    if isinstance(value, float):
-        return "nan"
+def _describe(value: Any) -> Any:
+    if isinstance(value, PLAIN):
+        return value if value == value else "nan"  # NaN differs from itself
     if isinstance(value, (list, tuple)):
-        return str([item if _is_plain(item) else _describe(item) for item in value])
+        return str([_describe(item) for item in value])
     if isinstance(value, Mapping):
         return str(describe_params(value))
-    kind = value if isinstance(value, type) else type(value)
-    return getattr(value, "__qualname__", kind.__qualname__)
+    return getattr(value, "__qualname__", type(value).__qualname__)
 
 
 def _describe_scoring(scoring: Any) -> Any:
@@ -68,11 +58,8 @@ def _describe_scoring(scoring: Any) -> Any:
         return sorted(map(str, scoring))
     if isinstance(scoring, Mapping):
         return {name: _describe_scoring(one) for name, one in sorted(scoring.items())}
-    if isinstance(scoring, PLAIN):
-        return scoring
-    # The repr of scikit-learn's scorers describes them; a function has a name.
-    is_function = hasattr(scoring, "__qualname__") or " at 0x" in repr(scoring)
-    return _describe(scoring) if is_function else repr(scoring)
+    # The repr of scikit-learn's scorers describes them.
+    return repr(scoring) if hasattr(scoring, "_score_func") else _describe(scoring)
 
 
 def _shape(data: Any) -> str:
@@ -80,14 +67,7 @@ def _shape(data: Any) -> str:
 
 
 def digest(data: Any) -> str:
-    """A short hash of the values, the same in every process.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> digest(np.arange(3)) == digest(np.arange(3)), digest(np.arange(3)) == digest(np.arange(4))
-    (True, False)
-    """
+    """A short hash of the values, the same in every process."""
     found = hashlib.sha256()
     for part in _parts(data):
         found.update(np.ascontiguousarray(part).view(np.uint8).data)

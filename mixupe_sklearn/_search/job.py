@@ -16,7 +16,6 @@ from mixupe_sklearn._search.samplers import make_pruner, make_sampler
 from mixupe_sklearn._search.space import Space, check_names, named_space
 from mixupe_sklearn._search.trial import Task, final_estimator
 from mixupe_sklearn._training.config import n_epochs_for
-from mixupe_sklearn._utils.parameter_rules import Choice, check_rules
 from mixupe_sklearn._utils.warnings import warn_user
 
 # Default number of configurations for a continuous space.
@@ -44,21 +43,20 @@ class Job:
 def resolve_space(space: Any, estimator: Any) -> Space:
     """Turn the ``space`` parameter into a Space whose names the estimator has."""
     prefix, core = final_estimator(estimator)
-    if isinstance(space, str):
-        check_rules({"space": space}, {"space": Choice(("paper", "default"))})
-        if not isinstance(core, BaseMixupE):
-            raise ValueError(
-                f"Got space={space!r} for a {type(core).__name__}, but expected a dict "
-                f"of its parameters."
-            )
-        return named_space(space, prefix, core.method)
-    if not isinstance(space, Mapping):
+    if isinstance(space, Mapping):
+        check_names(space, estimator.get_params(deep=True))
+        return Space.of(space)
+    if space not in ("paper", "default"):
         raise ValueError(
             f"Got space={space!r}, but expected 'paper', 'default' or a dict of lists "
             f"or Optuna distributions."
         )
-    check_names(space, estimator.get_params(deep=True))
-    return Space.of(space)
+    if not isinstance(core, BaseMixupE):
+        raise ValueError(
+            f"Got space={space!r} for a {type(core).__name__}, but expected a dict "
+            f"of its parameters."
+        )
+    return named_space(space, prefix, core.method)
 
 
 def draw_seeds(estimator: Any, space: Space, n_repeats: int, random_state: Any) -> list[int | None]:
@@ -91,8 +89,8 @@ def longest_training(task: Task, space: Space) -> int | None:
     def largest(name: str, low: float) -> Any:
         """The largest value of a parameter; the fit itself raises for invalid ones."""
         kind: Any = space.distributions.get(prefix + name)
-        values = [getattr(core, name)] if kind is None else getattr(kind, "choices", None)
-        values = [kind.high] if values is None else values
+        fixed = getattr(core, name)
+        values = getattr(kind, "choices", None) or [getattr(kind, "high", fixed)]
         return max((v for v in values if isinstance(v, Real) and float(v) >= low), default=low)
 
     n_rows = min(len(train) for train, _ in task.folds)

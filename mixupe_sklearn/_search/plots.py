@@ -9,7 +9,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from mixupe_sklearn._search.storage import quiet
 from mixupe_sklearn._search.study import live_trials
-from mixupe_sklearn._utils.plotting import FAINT, plain_label
+from mixupe_sklearn._utils.parameter_rules import Choice, check_rules
+from mixupe_sklearn._utils.plotting import FAINT, plain_label, tidy
 
 KINDS = ("map", "history", "importances")
 GOOD = "#0b5394"
@@ -47,10 +48,7 @@ def plot_search(search: Any, kind: str | Sequence[str] = KINDS, *, params: Any =
     """
     kinds = [kind] if isinstance(kind, str) else list(kind)
     for name in kinds:
-        if name not in KINDS:
-            raise ValueError(
-                f"Got kind={name!r}, but expected one of {', '.join(map(repr, KINDS))}."
-            )
+        check_rules({"kind": name}, {"kind": Choice(KINDS)})
     study = getattr(search, "study_", search)
     if not isinstance(study, optuna.study.Study):
         raise ValueError(
@@ -83,27 +81,27 @@ def _short(name: str) -> str:
 
 
 def _axes_of_map(trials: Sequence[FrozenTrial], params: Any) -> tuple[str, str]:
-    known = list(dict.fromkeys(name for trial in trials for name in trial.params))
+    known = trials[0].params
+    numbers = {
+        _short(name): name
+        for name in known
+        if all(isinstance(trial.params.get(name), (int, float)) for trial in trials)
+    }
     if params is not None:
         for name in params:
-            if name not in known:
+            if name not in numbers.values():
                 raise ValueError(
-                    f"Got {name!r} among params, but expected two of {', '.join(map(repr, known))}."
+                    f"Got {name!r} among params, but expected two of "
+                    f"{', '.join(map(repr, numbers.values()))}, which are numbers."
                 )
-            if not all(isinstance(trial.params.get(name), (int, float)) for trial in trials):
-                raise ValueError(f"Got {name!r} among params, but expected one of numbers only.")
         return tuple(params)
-    by_short = {_short(name): name for name in known}
-    if "alpha" in by_short and "eta" in by_short:
-        return by_short["alpha"], by_short["eta"]
-    first = trials[0].params
-    numbers = [n for n in known if isinstance(first.get(n), (int, float))]
     if len(numbers) < 2:
         raise ValueError(
             f"Got a search over {', '.join(map(repr, known))}, but a map needs two parameters "
             f"that are numbers; leave 'map' out of kind."
         )
-    return numbers[0], numbers[1]
+    first, second, *_ = ("alpha", "eta") if {"alpha", "eta"} <= set(numbers) else numbers
+    return numbers[first], numbers[second]
 
 
 def _draw_map(axes: Any, trials: Sequence[FrozenTrial], params: Any) -> None:
@@ -120,8 +118,9 @@ def _draw_map(axes: Any, trials: Sequence[FrozenTrial], params: Any) -> None:
         axes.scatter([p[x_name] for p in pruned], [p[y_name] for p in pruned], **PRUNED)
         best = int(score.argmax())
         axes.scatter(x[best], y[best], s=190, facecolor="none", edgecolor="crimson", label="best")
-        _use_log_scale(axes.xaxis, trials, x_name)
-        _use_log_scale(axes.yaxis, trials, y_name)
+        for axis, values in (("x", x), ("y", y)):
+            if values.min() > 0 and values.max() / values.min() > 30:
+                axes.set(**{f"{axis}scale": "log"})
         axes.legend(loc="best", fontsize=8, framealpha=0.8)
     axes.figure.colorbar(colours, ax=axes, label="mean validation score")
     axes.set(xlabel=_short(x_name), ylabel=_short(y_name))
@@ -135,7 +134,6 @@ def _draw_cells(axes: Any, x: np.ndarray, y: np.ndarray, score: np.ndarray) -> A
     colours = axes.pcolormesh(cells, cmap="viridis", edgecolors="white", linewidth=0.6)
     row, column = np.unravel_index(cells.argmax(), cells.shape)
     span = np.ptp(cells) or 1.0
-    is_small = cells.size > 60
     for (i, j), value in np.ndenumerate(cells):
         is_dark = (value - cells.min()) / span < 0.6
         axes.text(
@@ -144,9 +142,8 @@ def _draw_cells(axes: Any, x: np.ndarray, y: np.ndarray, score: np.ndarray) -> A
             f"{value:.3f}".removeprefix("0"),
             ha="center",
             va="center",
-            fontsize=6 if is_small else 8,
+            fontsize=6 if cells.size > 60 else 8,
             color="white" if is_dark else "black",
-            weight="bold" if (i, j) == (row, column) else "normal",
         )
     corners = np.add([[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]], [column, row])
     axes.plot(*corners.T, color="crimson", linewidth=2)
@@ -155,28 +152,18 @@ def _draw_cells(axes: Any, x: np.ndarray, y: np.ndarray, score: np.ndarray) -> A
     return colours
 
 
-def _use_log_scale(axis: Any, trials: Sequence[FrozenTrial], name: str) -> None:
-    values = [trial.params[name] for trial in trials]
-    is_wide = min(values) > 0 and max(values) / min(values) > 30
-    if getattr(trials[0].distributions[name], "log", False) or is_wide:
-        axis.axes.set(**{f"{axis.axis_name}scale": "log"})
-
-
 def _draw_history(axes: Any, trials: Sequence[FrozenTrial]) -> None:
-    ordered = sorted(trials, key=lambda trial: trial.number)
-    numbers = np.array([trial.number for trial in ordered])
-    values = np.array([trial.value for trial in ordered])
-    is_complete = np.array([trial.state == TrialState.COMPLETE for trial in ordered])
+    numbers = np.array([trial.number for trial in trials])
+    values = np.array([trial.value for trial in trials])
+    is_complete = np.array([trial.state == TrialState.COMPLETE for trial in trials])
     axes.scatter(numbers[is_complete], values[is_complete], s=22, color=GOOD, label="complete")
     if not is_complete.all():
         axes.scatter(numbers[~is_complete], values[~is_complete], **PRUNED)
-    best = np.maximum.accumulate(np.where(is_complete, values, -np.inf))
-    shown = np.isfinite(best)
-    axes.step(numbers[shown], best[shown], where="post", color="crimson", label="best so far")
-    axes.set(xlabel="trial", ylabel="mean validation score")
+    best = np.fmax.accumulate(np.where(is_complete, values, np.nan))
+    axes.step(numbers, best, where="post", color="crimson", label="best so far")
     axes.set_title("History", loc="left")
     axes.legend(loc="best", fontsize=8, framealpha=0.8)
-    axes.grid(alpha=0.25)
+    tidy(axes, x="trial", y="mean validation score")
 
 
 def _draw_importances(axes: Any, study: Any, complete: Sequence[FrozenTrial]) -> None:
@@ -192,7 +179,5 @@ def _draw_importances(axes: Any, study: Any, complete: Sequence[FrozenTrial]) ->
     names = sorted(found, key=lambda name: found[name])
     bars = axes.barh([_short(name) for name in names], [found[n] for n in names], color=GOOD)
     axes.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
-    axes.set(xlabel="share of the variance of the score (fANOVA)", xlim=(0, 1.12))
-    axes.set_xticks(np.linspace(0, 1, 6))
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    axes.set_xlim(0, 1.12)
+    tidy(axes, x="share of the variance of the score (fANOVA)", y="")

@@ -21,29 +21,23 @@ def progress_bar(study: Any, n_trials: float, *, is_shown: bool) -> Iterator[Non
         yield
         return
     total = int(n_trials) if n_trials < float("inf") else None
-    bar = tqdm(total=total, unit="trial", initial=_state_of(study)[0])
+    bar = tqdm(total=total, unit="trial", initial=len(_finished(study)))
+
+    def update() -> None:
+        trials = _finished(study)
+        scores = [trial.value for trial in trials if trial.state == TrialState.COMPLETE]
+        bar.set_postfix({"best": f"{max(scores):.4f}"} if scores else {}, refresh=False)
+        bar.n = len(trials)
+        bar.refresh()
+
     try:
-        with repeat_while(0.5, lambda: _update(bar, study)):
+        with repeat_while(0.5, update):
             yield
     finally:
         with suppress(*TRANSIENT_ERRORS):
-            _update(bar, study)
+            update()
         bar.close()
 
 
-def _state_of(study: Any) -> tuple[int, dict[str, Any]]:
-    trials = [trial for trial in live_trials(study) if trial.state.is_finished()]
-    values = [t.value for t in trials if t.state == TrialState.COMPLETE and t.value is not None]
-    shown: dict[str, Any] = {"best": f"{max(values):.4f}"} if values else {}
-    for name, state in (("pruned", TrialState.PRUNED), ("failed", TrialState.FAIL)):
-        count = sum(trial.state == state for trial in trials)
-        if count:
-            shown[name] = count
-    return len(trials), shown
-
-
-def _update(bar: Any, study: Any) -> None:
-    n_finished, shown = _state_of(study)
-    bar.set_postfix(shown, refresh=False)
-    bar.n = n_finished
-    bar.refresh()
+def _finished(study: Any) -> list[Any]:
+    return [trial for trial in live_trials(study) if trial.state.is_finished()]

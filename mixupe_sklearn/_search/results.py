@@ -29,7 +29,7 @@ def error_of(trial: FrozenTrial) -> str | None:
     return trial.user_attrs[ERROR][1] if has_note else "Its worker died each time."
 
 
-def why_no_result(study: Any, trials: Sequence[FrozenTrial], timeout: float | None) -> str:
+def why_no_result(trials: Sequence[FrozenTrial], timeout: float | None) -> str:
     """The message for a search without a complete trial, with the first error if there is one."""
     errors = [error for error in map(error_of, trials) if error]
     if errors:
@@ -37,9 +37,7 @@ def why_no_result(study: Any, trials: Sequence[FrozenTrial], timeout: float | No
         return f"All {len(trials)} trials failed, the first with {last}\n\n{errors[0]}"
     if trials:
         return f"All {len(trials)} trials were pruned; use a milder pruner."
-    n_running = sum(t.state == TrialState.RUNNING for t in study.get_trials(deepcopy=False))
-    others = f"; {n_running} are running in other processes, or died" if n_running else ""
-    return f"No trial was finished (timeout={timeout}){others}."
+    return f"No trial was finished (timeout={timeout})."
 
 
 def metrics_of(trials: Sequence[FrozenTrial]) -> list[str]:

@@ -15,34 +15,23 @@ from optuna.samplers import BaseSampler, GridSampler, RandomSampler, TPESampler
 
 from mixupe_sklearn._search.space import Space
 from mixupe_sklearn._search.storage import quiet
-from mixupe_sklearn._search.study import Grid
+from mixupe_sklearn._utils.parameter_rules import Choice, check_rules
 
-SAMPLERS = ("auto", "grid", "tpe", "random")
+SAMPLERS = Choice(("auto", "grid", "tpe", "random"))
 # A grid of at most this many points is enumerated even if only part of it is tried: no repeats.
 SMALL_GRID = 1000
 # Trials that run in full before halving prunes any.
 N_FULL = 5
-PRUNERS = ("auto", "halving", "hyperband", "median", "wilcoxon", "none")
+PRUNERS = Choice(("auto", "halving", "hyperband", "median", "wilcoxon", "none"))
 
 
 def make_sampler(sampler: Any, space: Space, n_trials: float | None, seed: int | None) -> Any:
-    """Turn a name into a sampler: "auto" enumerates a grid that is small or tried in full.
-
-    Examples
-    --------
-    >>> space = Space.of({"alpha": [0.1, 1.0]})
-    >>> type(make_sampler("auto", space, n_trials=None, seed=0)).__name__
-    'Grid'
-    """
+    """Turn a name into a sampler: "auto" enumerates a grid that is small or tried in full."""
     if isinstance(sampler, GridSampler):
         sampler = "grid"
     if isinstance(sampler, BaseSampler):
         return copy.deepcopy(sampler)  # it is modified, and parameters must not be
-    if sampler not in SAMPLERS:
-        raise ValueError(
-            f"Got sampler={sampler!r}, but expected an Optuna sampler or one of the names "
-            f"{', '.join(map(repr, SAMPLERS))}."
-        )
+    check_rules({"sampler": sampler}, {"sampler": SAMPLERS})
     is_full = n_trials is None or n_trials >= space.size
     is_walked = space.is_grid and (is_full or space.size <= SMALL_GRID)
     if sampler == "grid" or (sampler == "auto" and is_walked):
@@ -50,7 +39,8 @@ def make_sampler(sampler: Any, space: Space, n_trials: float | None, seed: int |
             raise ValueError(
                 "Got sampler='grid' with a space that has ranges, but expected lists only."
             )
-        return Grid(space.grid)
+        # All workers on a study number the points alike.
+        return GridSampler(space.grid, seed=0)
     if sampler == "random":
         return RandomSampler(seed=seed)
     with quiet():
@@ -80,20 +70,11 @@ def make_pruner(pruner: Any, space: Space, n_epochs: int | None, n_fits: int) ->
     Steps are epochs, counted over all fits of a trial. Every pruner waits for a fifth of the first
     fit, until the network has begun to learn. Halving decides then, and again whenever the number
     of epochs has tripled (``python -m benchmarks.studies.search`` measures its savings and costs).
-
-    Examples
-    --------
-    >>> space = Space.of({"alpha": [0.1, 1.0]})
-    >>> type(make_pruner("auto", space, n_epochs=25, n_fits=5)).__name__
-    'NopPruner'
     """
     if isinstance(pruner, BasePruner):
         return pruner
-    if pruner is not None and pruner not in PRUNERS:
-        raise ValueError(
-            f"Got pruner={pruner!r}, but expected an Optuna pruner, None or one of the names "
-            f"{', '.join(map(repr, PRUNERS))}."
-        )
+    pruner = "none" if pruner is None else pruner
+    check_rules({"pruner": pruner}, {"pruner": PRUNERS})
     if pruner == "auto":
         pruner = "none" if space.is_grid or n_epochs is None else "halving"
     n_steps = (n_epochs or 1) * n_fits

@@ -29,14 +29,7 @@ PLAIN = (bool, int, float, str, type(None))
 
 @dataclass(frozen=True)
 class Space:
-    """Distributions by full parameter name, and the values of choices that are stored by name.
-
-    Examples
-    --------
-    >>> space = Space.of({"alpha": [0.1, 1.0], "d_hidden": [(8,), (8, 8)]})
-    >>> space.size, space.decode({"alpha": 1.0, "d_hidden": "(8, 8)"})
-    (4, {'alpha': 1.0, 'd_hidden': (8, 8)})
-    """
+    """Distributions by full parameter name, and the values of choices that are stored by name."""
 
     distributions: dict[str, BaseDistribution]
     named: dict[str, dict[str, Any]]
@@ -65,9 +58,7 @@ class Space:
     @property
     def size(self) -> float:
         """Number of points."""
-        if not self.is_grid:
-            return math.inf
-        return math.prod(len(choices) for choices in self.grid.values())
+        return math.prod(map(len, self.grid.values())) if self.is_grid else math.inf
 
     @property
     def grid(self) -> dict[str, list[Any]]:
@@ -90,18 +81,14 @@ class Space:
             number = number * len(self.grid[name]) + self.grid[name].index(params[name])
         return number
 
-    def describe(self) -> dict[str, Any]:
-        """The space as plain values, to be stored with a study."""
-        return {name: str(kind) for name, kind in sorted(self.distributions.items())}
-
 
 def _different(values: Sequence[Any]) -> list[Any]:
     """Distinct values; numpy scalars become Python's."""
-    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
     found: list[Any] = []
-    for value in plain:
-        if not any(type(value) is type(other) and is_same(value, other) for other in found):
-            found.append(value)
+    for value in values:
+        plain = value.item() if isinstance(value, np.generic) else value
+        if not any(type(plain) is type(other) and is_same(plain, other) for other in found):
+            found.append(plain)
     return found
 
 
@@ -133,15 +120,7 @@ def _as_choices(name: str, values: Any) -> list[Any]:
 
 
 def named_space(space: str, prefix: str, method: str) -> Space:
-    """The paper's grid or the default ranges, for parameters with a prefix.
-
-    Examples
-    --------
-    >>> named_space("paper", "classifier__", "mixupe").size
-    45
-    >>> sorted(named_space("default", "", "mixup").distributions)
-    ['alpha', 'lr', 'weight_decay']
-    """
+    """The paper's grid or the default ranges, for parameters with a prefix."""
     read = METHOD_PARAMETERS[method]
     if space == "paper":
         if not read:
@@ -156,20 +135,11 @@ def named_space(space: str, prefix: str, method: str) -> Space:
         "lr": FloatDistribution(1e-4, 1e-2, log=True),
         "weight_decay": FloatDistribution(1e-7, 1e-2, log=True),
     }
-    wanted = (*read, "lr", "weight_decay")
-    return Space.of({prefix + name: ranges[name] for name in wanted})
+    return Space.of({prefix + name: ranges[name] for name in (*read, "lr", "weight_decay")})
 
 
 def check_names(space: Mapping[str, Any], known: Collection[str]) -> None:
-    """Raise if a space is empty or names an unknown parameter.
-
-    Examples
-    --------
-    >>> check_names({"aplha": [1.0]}, ["alpha", "eta"])
-    Traceback (most recent call last):
-        ...
-    ValueError: Got the unknown parameter 'aplha' in the space; the closest names are 'alpha'.
-    """
+    """Raise if a space is empty or names an unknown parameter."""
     if not space:
         raise ValueError("Got an empty space, but expected at least one parameter to search over.")
     for name in space:

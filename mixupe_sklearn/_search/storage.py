@@ -41,13 +41,7 @@ def quiet() -> Iterator[None]:
 
 
 def open_storage(storage: Any) -> Any:
-    """Turn None, a file name, a database URL or an Optuna storage into a storage.
-
-    Examples
-    --------
-    >>> type(open_storage(None)).__name__
-    'InMemoryStorage'
-    """
+    """Turn None, a file name, a database URL or an Optuna storage into a storage."""
     if storage is None or str(storage) in ("sqlite://", "sqlite:///:memory:"):
         return InMemoryStorage()
     if isinstance(storage, optuna.storages.BaseStorage):
@@ -63,22 +57,17 @@ def open_storage(storage: Any) -> Any:
             f"storage or None."
         )
     url, options = str(storage), {}
-    shown = _without_password(url)
     path = _sqlite_path(url)
     if path is not None:
         _check_sqlite(path)
         url, options = f"sqlite:///{path}", {"creator": functools.partial(_open_sqlite, str(path))}
     try:
         return _connect(url, options)
-    except ImportError as error:
-        raise ImportError(
-            f"Got storage={shown!r}, which needs a database driver that is not installed; for "
-            f"PostgreSQL: pip install mixupe-sklearn[distributed]."
-        ) from error
     except (sqlalchemy.exc.SQLAlchemyError, RuntimeError) as error:
         reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
         raise ValueError(
-            f"Got storage={shown!r}, which cannot be reached or written: {reason}."
+            f"Got storage={_without_password(str(storage))!r}, which cannot be reached or "
+            f"written: {reason}."
         ) from error
 
 
@@ -109,7 +98,7 @@ def _without_password(url: str) -> str:
 def _sqlite_path(url: str) -> pathlib.Path | None:
     """The file of a SQLite database, by its name or URL; None for other databases."""
     name = url.removeprefix("sqlite:///") if "://" in url else url
-    return None if "://" in name or name in ("", ":memory:") else pathlib.Path(name).absolute()
+    return None if "://" in name else pathlib.Path(name).absolute()
 
 
 def _open_sqlite(path: str) -> sqlite3.Connection:
@@ -199,15 +188,12 @@ def open_for_search(storage: Any) -> Iterator[Any]:
 
 def cap_heartbeats(storage: RDBStorage) -> None:
     """Set heartbeats from the future to now: after a clock was set back, no worker would expire."""
-    find = "SELECT 1 FROM trial_heartbeats WHERE heartbeat > CURRENT_TIMESTAMP"
     change = (
         "UPDATE trial_heartbeats SET heartbeat = CURRENT_TIMESTAMP "
         "WHERE heartbeat > CURRENT_TIMESTAMP"
     )
     with storage.engine.begin() as connection:
-        # Reading first locks nobody out.
-        if connection.execute(sqlalchemy.text(find)).first():
-            connection.execute(sqlalchemy.text(change))
+        connection.execute(sqlalchemy.text(change))
 
 
 def grace_period_of(storage: Any) -> float:

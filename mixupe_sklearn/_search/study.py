@@ -34,19 +34,6 @@ SURPLUS, CLAIMED, ERROR = "surplus", "claimed", "error"  # with the number of th
 HISTORY, ORIGIN = "retry_history", "failed_trial"  # Optuna's, at a retry
 
 
-class Grid(GridSampler):
-    """Optuna's grid sampler for a custom loop that decides itself when to stop.
-
-    The order is fixed, so that all workers on a study number the points alike.
-    """
-
-    def __init__(self, grid: dict[str, list[Any]]):
-        super().__init__(grid, seed=0)
-
-    def after_trial(self, study: Any, trial: Any, state: Any, values: Any) -> None:
-        """Do not stop the study, which only works within ``Study.optimize``."""
-
-
 def open_study(
     storage: Any, name: str, identity: dict[str, Any], **sampler_and_pruner: Any
 ) -> tuple[Any, bool]:
@@ -149,7 +136,7 @@ def _must_withdraw(study: Any, number: int, n_trials: float) -> bool:
     )
 
 
-def finish(study: Any, trial: Trial, state: TrialState, value: float | None, notes: dict) -> bool:
+def finish(study: Any, trial: Any, state: TrialState, value: float | None, notes: dict) -> bool:
     """Finish a trial with its result; return False if another process took it over."""
     try:
         for name, note in notes.items():
@@ -165,9 +152,11 @@ def finish(study: Any, trial: Trial, state: TrialState, value: float | None, not
 
 def requeue(study: Any, trial: Trial | int) -> None:
     """Fail an interrupted trial and queue it again for the next call."""
-    failed = study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
-    if not any(failed.number in t.system_attrs.get(HISTORY, []) for t in study.get_trials()):
-        _retry(study, failed)
+    finish(study, trial, TrialState.FAIL, None, {})
+    number = trial if isinstance(trial, int) else trial.number
+    trials = study.get_trials(deepcopy=False)
+    if not any(number in t.system_attrs.get(HISTORY, []) for t in trials):
+        _retry(study, trials[number])
 
 
 def _retry(study: Any, trial: FrozenTrial) -> None:
@@ -194,8 +183,8 @@ def heartbeats(storage: Any, trials: Sequence[Trial]) -> Iterator[None]:
 def requeue_all(study: Any, token: str) -> None:
     """Queue again what the workers of one search left unfinished, now that they have ended."""
     for trial in live_trials(study):
-        claimed = trial.user_attrs.get(CLAIMED, [None, None])
-        if trial.state == TrialState.RUNNING and claimed == [trial.number, token]:
+        is_ours = trial.user_attrs.get(CLAIMED) == [trial.number, token]
+        if trial.state == TrialState.RUNNING and is_ours:
             with suppress(*TRANSIENT_ERRORS):
                 requeue(study, trial.number)
 

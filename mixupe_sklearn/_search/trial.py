@@ -18,15 +18,7 @@ from mixupe_sklearn._search.storage import TRANSIENT_ERRORS
 
 
 def final_estimator(estimator: Any) -> tuple[str, Any]:
-    """The estimator at the end of a pipeline, and the prefix of its parameters.
-
-    Examples
-    --------
-    >>> from mixupe_sklearn import make_mixupe_pipeline
-    >>> prefix, core = final_estimator(make_mixupe_pipeline(alpha=1.0))
-    >>> prefix, core.alpha
-    ('classifier__', 1.0)
-    """
+    """The prefix of the parameters of the estimator at the end of a pipeline, and the estimator."""
     prefix = ""
     while isinstance(estimator, Pipeline):
         name, estimator = estimator.steps[-1]
@@ -73,9 +65,8 @@ class Task:
 
     def score(self, model: Any, X: Any, y: Any, params: Mapping[str, Any]) -> dict[str, float]:
         """Each metric by name; a single one is called "score"."""
-        scores = (
-            self.scorer(model, X, **params) if y is None else self.scorer(model, X, y, **params)
-        )
+        arguments = (X,) if y is None else (X, y)
+        scores = self.scorer(model, *arguments, **params)
         scores = scores if isinstance(scores, dict) else {"score": scores}
         for name, value in scores.items():
             if isinstance(value, str):  # how scikit-learn passes on the error of a scorer

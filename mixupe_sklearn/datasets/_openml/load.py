@@ -1,6 +1,5 @@
 """Tasks, datasets and suites of OpenML, loaded through a cache."""
 
-import difflib
 import hashlib
 import io
 import itertools
@@ -129,20 +128,19 @@ def _load_frame(
     cache: Cache, server: str, data_id: int, dataset: DatasetMetadata, n_columns: int
 ) -> pd.DataFrame:
     """All columns, from a file in the cache, or else from parquet or ARFF on the server."""
-    paths = [f"datasets/{data_id}/{name}" for name in (f"dataset_{data_id}.pq", "dataset.pq")]
+    urls = {f"datasets/{data_id}/dataset_{data_id}.pq": dataset.parquet_url}
     if dataset.format.lower() != "sparse_arff":
-        paths.append(f"datasets/{data_id}/dataset.arff")
-    cached = [path for path in paths if cache.has(path)][:1]
+        urls[f"datasets/{data_id}/dataset.arff"] = dataset.url
+    cached = [path for path in urls if cache.has(path)][:1]
     n_rows = _declared_rows(cache, server, data_id, has_data=bool(cached))
     as_parquet = partial(read_parquet, n_rows=n_rows, n_columns=n_columns)
     as_arff = partial(read_arff, n_rows=n_rows, md5=dataset.md5)
     failures: list[Exception] = []
-    for path in cached or [paths[0], *paths[2:]]:
-        is_parquet = path.endswith(".pq")
-        url = dataset.parquet_url if is_parquet else dataset.url
-        if url or cached:
+    for path in cached or urls:
+        if urls[path] or cached:
             try:
-                return cache.get(path, url or "", as_parquet if is_parquet else as_arff)
+                read = as_parquet if path.endswith(".pq") else as_arff
+                return cache.get(path, urls[path] or "", read)
             except (RefusedError, DownloadError) as error:  # the other format may be available
                 failures.append(error)
     if failures:
@@ -209,14 +207,6 @@ def set_dtypes(
 
     A column without values has no type, and some parquet files store categories as numbers or
     booleans.
-
-    Examples
-    --------
-    >>> frame = pd.DataFrame({"size": [None, None], "old": [True, False]}, dtype=object)
-    >>> types = {"size": "numeric", "old": "nominal"}
-    >>> result = set_dtypes(frame, types, {"old": ["false", "true"]})
-    >>> result.dtypes.astype(str).tolist(), result["old"].tolist()
-    (['float64', 'category'], ['true', 'false'])
     """
     frame = frame.reset_index(drop=True)
     for name, dtype in frame.dtypes.items():
@@ -246,20 +236,11 @@ def _declared_value(value: Any, declared: Sequence[str]) -> Any:
 def split_target(
     frame: pd.DataFrame, target: str | None, data_id: int
 ) -> tuple[pd.DataFrame, np.ndarray]:
-    """The features, and the class of each row as text or integer.
-
-    Examples
-    --------
-    >>> X, y = split_target(pd.DataFrame({"size": [1.5, 2.5], "class": ["a", "b"]}), "class", 1)
-    >>> list(X), y.tolist()
-    (['size'], ['a', 'b'])
-    """
+    """The features, and the class of each row as text or integer."""
     if target is None or target not in frame.columns:
-        close = difflib.get_close_matches(str(target), list(frame.columns), n=3, cutoff=0.5)
-        names = close or list(frame.columns)[-3:]
         raise ValueError(
             f"Got target={target!r}, but expected one of the {len(frame.columns)} columns of "
-            f"dataset {data_id}, such as {', '.join(map(repr, names))}."
+            f"dataset {data_id}, such as {', '.join(map(repr, frame.columns[-3:]))}."
         )
     values: Any = frame[target]
     missing = np.flatnonzero(values.isna())

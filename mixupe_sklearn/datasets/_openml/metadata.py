@@ -58,15 +58,6 @@ def parse_xml(content: bytes, name: str) -> ElementTree.Element:
 
     OpenML's files have no document type. One could define entities that expand without end, or
     entities that name files of this machine, so it is refused.
-
-    Examples
-    --------
-    >>> parse_xml(b"<a><b/></a>", "a").tag
-    'a'
-    >>> parse_xml(b"<html></html>", "task")
-    Traceback (most recent call last):
-    mixupe_sklearn.datasets._openml.metadata.InvalidFileError: an XML file of <html>, but expected \
-<task>
     """
     try:
         root = defusedxml.ElementTree.fromstring(content, forbid_dtd=True)
@@ -121,8 +112,6 @@ def read_task(content: bytes, task_id: int) -> TaskMetadata:
         for node in estimation.findall("{*}estimation_procedure/{*}parameter")
     }
     procedure = (child_text(estimation, "estimation_procedure/type") or "").lower()
-    if (parameters.get("number_samples") or 1) > 1:
-        procedure = f"{procedure} with samples"
     if procedure and procedure not in PROCEDURES:
         raise ValueError(
             f"Got task_id={task_id}, whose rows are split by {procedure!r}, but expected "
@@ -163,13 +152,7 @@ def read_description(content: bytes, data_id: int) -> DatasetMetadata:
 
 
 def split_names(text: str, columns: Collection[str]) -> list[str]:
-    """The column names in a text: one name, or several with commas, quoted or not.
-
-    Examples
-    --------
-    >>> split_names("size, 'a'", ["size", "a"]), split_names("a, b", ["size", "a, b"])
-    (['size', 'a'], ['a, b'])
-    """
+    """The column names in a text: one name, or several with commas, quoted or not."""
     return [text] if text in columns else [name.strip(" '\"") for name in text.split(",")]
 
 

@@ -47,13 +47,7 @@ def _is_loopback(url: str) -> bool:
 
 
 def is_local(url: str) -> bool:
-    """Whether an address names this machine or a private network.
-
-    Examples
-    --------
-    >>> is_local("http://127.0.0.1:80/x"), is_local("https://10.0.0.5"), is_local("https://x.org")
-    (True, True, False)
-    """
+    """Whether an address names this machine or a private network."""
     try:
         return not ipaddress.ip_address(_split(url).hostname or "").is_global
     except ValueError:
@@ -64,13 +58,6 @@ def may_request(url: str, server: str) -> bool:
     """Whether to request an address that a server names: its own, or another one by https.
 
     A public server may not send us to this machine or into a private network.
-
-    Examples
-    --------
-    >>> may_request("https://data.openml.org/61.pq", "https://www.openml.org")
-    True
-    >>> may_request("file:///etc/passwd", "https://www.openml.org")
-    False
     """
     own, other = _split(server), _split(url)
     if (other.scheme, other.netloc) == (own.scheme, own.netloc):
