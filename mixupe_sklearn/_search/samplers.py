@@ -17,12 +17,14 @@ from mixupe_sklearn._search.space import Space
 from mixupe_sklearn._search.storage import quiet
 from mixupe_sklearn._utils.parameter_rules import Choice, check_rules
 
-SAMPLERS = Choice(("auto", "grid", "tpe", "random"))
+SAMPLERS = Choice(("auto", "grid", "tpe", "random"), ", or an Optuna sampler")
 # A grid of at most this many points is enumerated even if only part of it is tried: no repeats.
 SMALL_GRID = 1000
 # Trials that run in full before halving prunes any.
 N_FULL = 5
-PRUNERS = Choice(("auto", "halving", "hyperband", "median", "wilcoxon", "none"))
+PRUNERS = Choice(
+    ("auto", "halving", "hyperband", "median", "wilcoxon", "none"), ", an Optuna pruner or None"
+)
 
 
 def make_sampler(sampler: Any, space: Space, n_trials: float | None, seed: int | None) -> Any:

@@ -33,14 +33,15 @@ class Number(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """One of a few strings."""
+    """One of a few strings; ``other`` ends the message where the caller takes more than these."""
 
     options: tuple[str, ...]
+    other: str = ""
 
     @property
     def expected(self) -> str:
         """The options, listed."""
-        return "one of " + ", ".join(repr(option) for option in self.options)
+        return "one of " + ", ".join(repr(option) for option in self.options) + self.other
 
     def accepts(self, value: Any) -> bool:
         """Whether the value is one of the options."""

@@ -192,18 +192,27 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
     @torch.no_grad()
     def _run_once(self, module: Any, few: Any) -> tuple[Tensor, int]:
         """Logits of a new module for a few samples, and an estimate of its work."""
-        logits, stages = as_logits(module.eval()(few)), stages_of(module)
+        kind, stages = type(module).__name__, stages_of(module)
+        try:
+            output = module.eval()(few)
+        except (RuntimeError, TypeError, AttributeError) as error:
+            shape = f" of shape {tuple(few.shape)}" if isinstance(few, Tensor) else ""
+            raise ValueError(
+                f"Got a {kind} that fails on a batch{shape} ({type(error).__name__}: {error}), but "
+                f"expected a module that returns logits of shape (n_samples, n_outputs)."
+            ) from error
+        logits = as_logits(output)
         if self.mix_at == "hidden" and len(stages) > 1:
             output = run_stages(stages, few, {})
             if output.shape != logits.shape or not torch.allclose(output, logits, atol=1e-4):
                 raise ValueError(
-                    f"Got a {type(module).__name__} whose 'stages', or 'encode' and 'head', do not "
-                    f"compute its output, but expected a forward that runs them in turn."
+                    f"Got a {kind} whose 'stages', or 'encode' and 'head', do not compute its "
+                    f"output, but expected a forward that runs them in turn."
                 )
         return logits, multiplications(module, few)
 
     def _settings(self) -> Mapping[str, Any]:
-        # These are no parameters of some of the classifiers.
+        # Not every classifier has these as parameters.
         constant = ("n_members", "min_steps", "mix_at", "compile")
         return {name: getattr(self, name) for name in constant} | vars(self)
 

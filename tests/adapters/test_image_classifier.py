@@ -300,6 +300,23 @@ def test_a_dataset_can_be_compiled_for(images, monkeypatch):
     assert seen == [None]
 
 
+class Narrow(nn.Module):
+    """A user's network for rows of five numbers."""
+
+    def __init__(self, n_outputs):
+        super().__init__()
+        self.layer = nn.Linear(5, n_outputs)
+
+    def forward(self, X):
+        return self.layer(X)
+
+
+def test_a_module_that_fails_on_a_batch_is_named_with_the_shape(images):
+    message = r"Got a Narrow that fails on a batch of shape \(2, 1, 8, 8\) \(RuntimeError: mat1 and"
+    with pytest.raises(ValueError, match=message):
+        make(module=Narrow, module_params=None).fit(*images)
+
+
 class Fails(Callback):
     """Fails in the midst of an epoch, on request."""
 
