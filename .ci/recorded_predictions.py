@@ -39,7 +39,6 @@ from mixupe_sklearn import (
     preset,
     save,
 )
-from mixupe_sklearn.modules import EmbeddedMLP
 
 SHORT = {"max_epochs": 6, "min_steps": 0, "random_state": 0, "n_threads": 1}
 PAPER = preset("paper") | SHORT | {"batch_size": 32}
@@ -128,11 +127,6 @@ def continued() -> Arrays:
     warm = MixupEClassifier(**PAPER | {"warm_start": True})
     warm.fit(X, y).set_params(lr=0.01).fit(X, y)
     return outcome(model, X) | {f"warm {key}": value for key, value in outcome(warm, X).items()}
-
-
-def embedded() -> Arrays:
-    """A network that the fast path does not train."""
-    return paper(module=EmbeddedMLP, module_params={"d_hidden": (16,)})
 
 
 def frame() -> Any:
@@ -276,7 +270,6 @@ CASES: dict[str, Callable[[], Arrays]] = {
     "multilabel": multilabel,
     "sparse": sparse,
     "continued": continued,
-    "embedded": embedded,
     "regressor": regressed,
     "regressor, paper": lambda: regressed(**PAPER),
     "regressor, directional": lambda: regressed(**PAPER | {"penalty": "directional"}),

@@ -7,7 +7,7 @@ import mixupe_sklearn._utils.skorch_import  # noqa: F401  # before the first imp
 from mixupe_sklearn._estimators.classifier import MixupEClassifier
 from mixupe_sklearn._estimators.regressor import MixupERegressor
 from mixupe_sklearn._method.criterion import LossParts, MixupELoss
-from mixupe_sklearn._method.mixup import Draw
+from mixupe_sklearn._method.formulas import Draw
 from mixupe_sklearn._net.net import MixupENet, MixupENetRegressor
 from mixupe_sklearn._training.config import preset
 

@@ -1,5 +1,6 @@
 """Save and load fitted models as files of arrays and text. Loading executes nothing in a file."""
 
+import inspect
 import os
 import platform
 import sys
@@ -22,7 +23,7 @@ from mixupe_sklearn._persistence.allowed_types import UnknownNameError, make_fin
 from mixupe_sklearn._persistence.decoder import Decoder, check_encoder
 from mixupe_sklearn._persistence.encoder import Encoder
 from mixupe_sklearn._persistence.file_format import EXPECTED, Content, pack, refuse, unpack
-from mixupe_sklearn._runtime.device import resolve_device
+from mixupe_sklearn._runtime.torch_state import resolve_device
 from mixupe_sklearn._utils.atomic_files import replacing
 
 __all__ = ["load", "save", "saved_info", "skops_types"]
@@ -229,6 +230,10 @@ def _restore(
     value: Any, attributes: dict[str, Any], device: str | None, trusted: Collection[Any]
 ) -> Any:
     kept = attributes.get("nets_") if isinstance(value, BaseMixupE) else None
+    if isinstance(value, BaseMixupE):  # files of earlier versions lack newer parameters
+        parameters = inspect.signature(type(value)).parameters.values()
+        missing = {one.name: one.default for one in parameters if one.name not in attributes}
+        attributes = attributes | missing
     vars(value).update(attributes)
     if kept is not None:
         networks.restore(value, kept, device, trusted)

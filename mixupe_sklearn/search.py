@@ -1,30 +1,28 @@
 """MixupESearchCV: hyper-parameter search with Optuna behind scikit-learn's interface."""
 
+import math
 import pathlib
 import tempfile
 import time
+import uuid
 import warnings
-from concurrent.futures import BrokenExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from numbers import Real
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import effective_n_jobs
 from optuna.storages import InMemoryStorage, RDBStorage
 from optuna.trial import TrialState
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import check_cv
 from sklearn.model_selection._search import BaseSearchCV
-from sklearn.utils import indexable
+from sklearn.utils import check_random_state, indexable
 from sklearn.utils.validation import _check_method_params
 
 from mixupe_sklearn._estimators.fit_monitor import FitTasks, with_callbacks
-from mixupe_sklearn._search.fingerprint import fingerprint
-from mixupe_sklearn._search.job import Job, draw_seeds, make_job, resolve_space
 from mixupe_sklearn._search.plots import plot_search
-from mixupe_sklearn._search.progress import progress_bar
 from mixupe_sklearn._search.results import (
     error_of,
     extra_columns,
@@ -34,21 +32,24 @@ from mixupe_sklearn._search.results import (
     metrics_of,
     why_no_result,
 )
-from mixupe_sklearn._search.space import METHOD_PARAMETERS, PAPER_GRID, Space
-from mixupe_sklearn._search.storage import (
+from mixupe_sklearn._search.samplers import make_pruner, make_sampler
+from mixupe_sklearn._search.space import METHOD_PARAMETERS, PAPER_GRID, Space, resolve_space
+from mixupe_sklearn._search.study import (
+    IDENTITY,
     TRANSIENT_ERRORS,
-    grace_period_of,
-    has_heartbeat,
+    fingerprint,
     open_for_search,
+    open_study,
 )
-from mixupe_sklearn._search.study import IDENTITY, live_trials, open_study, requeue_all
-from mixupe_sklearn._search.trial import Task
-from mixupe_sklearn._search.worker import work, work_in_process
+from mixupe_sklearn._search.trial import Task, final_estimator
+from mixupe_sklearn._search.worker import Job, run
 from mixupe_sklearn._utils.parameter_rules import Kind, Number, Rule, check_rules
 from mixupe_sklearn._utils.warnings import warn_user
 
 __all__ = ["METHOD_PARAMETERS", "PAPER_GRID", "MixupESearchCV", "plot_search"]
 
+# Default number of configurations for a continuous space.
+N_TRIALS = 50
 RULES: dict[str, Rule] = {
     "n_trials": Number("an integer >= 1 or None", low=1, integer=True, or_none=True),
     "timeout": Number("a number of seconds > 0 or None", open_low=True, or_none=True),
@@ -228,9 +229,11 @@ class MixupESearchCV(BaseSearchCV):
         params = _check_method_params(X, params=params)
         routed = self._get_routed_params_for_fit(params)
         tasks = FitTasks(self, X, y, params.get("sample_weight"), 0)
-        space = resolve_space(self.space, self.estimator)
+        prefix, core = final_estimator(self.estimator)
+        space = resolve_space(self.space, self.estimator, prefix, core)
         cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
         folds = list(cv.split(X, y, **routed.splitter.split))
+        is_searched = f"{prefix}random_state" in space.distributions
         task = Task(
             estimator=clone(self.estimator),
             X=X,
@@ -241,7 +244,7 @@ class MixupESearchCV(BaseSearchCV):
             metric=self._search_metric(metric),
             fit_params=routed.estimator.fit,
             score_params=routed.scorer.score,
-            seeds=draw_seeds(self.estimator, space, self.n_repeats, self.random_state),
+            seeds=_draw_seeds(core, is_searched, self.n_repeats, self.random_state),
             error_score=self.error_score,
         )
         task, trials = self._run(task, space)
@@ -283,54 +286,55 @@ class MixupESearchCV(BaseSearchCV):
                     f"Got a storage in memory with n_jobs={self.n_jobs}, but expected a file or a "
                     f"database, which other processes can open, or None."
                 )
-            job = make_job(self, task, space, storage, n_jobs)
-            study, task = self._open_study(job)
-            job = replace(job, task=task)
-            with progress_bar(study, job.n_trials, is_shown=self.verbose > 0):
-                if n_jobs == 1:
-                    reasons = [work(job, study)]
-                else:
-                    reasons = self._run_in_processes(job, study, n_jobs)
-            self.not_vectorized_because_ = next(filter(None, reasons), None)
+            job = self._make_job(task, space, storage, n_jobs)
+            identity = {"seeds": list(task.seeds)}
+            if self.storage is not None:
+                identity = fingerprint(task, space, self.scoring, self.random_state)
+            study = open_study(
+                storage, self.study_name, identity, sampler=job.sampler, pruner=job.pruner
+            )
+            self.seeds_ = study.user_attrs[IDENTITY]["seeds"]
+            task = replace(task, seeds=self.seeds_)
+            self.not_vectorized_because_ = run(
+                replace(job, task=task),
+                study,
+                is_shown=self.verbose > 0,
+                is_resumable=self.storage is not None,
+            )
             if self.verbose > 0 and self.not_vectorized_because_:
                 print(f"Networks were fitted one by one: {self.not_vectorized_because_}.")
             self.study_ = in_memory(study) if is_temporary else study
-            return task, finished_trials(study, space)
+            trials = finished_trials(study)
+            if space.is_grid:
+                trials.sort(key=lambda trial: space.place(trial.params))
+            return task, trials
 
-    def _run_in_processes(self, job: Job, study, n_jobs: int) -> list[str | None]:
-        """Run worker processes; if they end early, queue their trials again."""
-        try:
-            run = Parallel(n_jobs=n_jobs)
-            return run(delayed(work_in_process)(job, number) for number in range(n_jobs))
-        except BaseException as error:
-            requeue_all(study, job.token)
-            if not isinstance(error, BrokenExecutor):
-                raise
-            hint = "Fit again to resume" if self.storage is not None else "Set storage to resume"
-            raise RuntimeError(
-                f"A worker process died (killed, or out of memory?). {hint} where it stopped."
-            ) from error
-
-    def _open_study(self, job: Job):
-        """Create or load the study; return it and the task with the seeds of the study."""
-        task = job.task
-        identity = {"seeds": list(task.seeds)}
-        if self.storage is not None:
-            identity = fingerprint(task, job.space, self.scoring, self.random_state)
-        study, is_new = open_study(
-            job.storage, self.study_name, identity, sampler=job.sampler, pruner=job.pruner
-        )
-        running = [t.number for t in live_trials(study) if t.state == TrialState.RUNNING]
-        if not is_new:
-            study.sampler.reseed_rng()  # the first draws of this seed have been tried
-        if running and has_heartbeat(job.storage):
+    def _make_job(self, task: Task, space: Space, storage, n_jobs: int) -> Job:
+        """Make the job that all workers share."""
+        n_epochs = task.longest_fit(space)
+        pruner = make_pruner(self.pruner, space, n_epochs, task.n_fits)
+        if n_epochs is None and self.pruner not in (None, "none", "wilcoxon"):
             warn_user(
-                f"Study {self.study_name!r} has trials of other processes ({len(running)} running "
-                f"or dead): this search shares the study with them, and takes over unfinished "
-                f"trials {grace_period_of(job.storage):g} seconds after their last heartbeat."
+                f"A {type(final_estimator(task.estimator)[1]).__name__} reports no epochs, so its "
+                f"trials cannot be pruned by epoch; pruner='wilcoxon' compares folds instead, "
+                f"pruner='none' turns this warning off."
             )
-        self.seeds_ = study.user_attrs[IDENTITY]["seeds"]
-        return study, replace(task, seeds=self.seeds_)
+        seed = _generator(self.random_state).randint(2**31 - 1)
+        n_trials = self.n_trials or (math.inf if self.timeout or space.is_grid else N_TRIALS)
+        return Job(
+            task=task,
+            space=space,
+            storage=storage,
+            study_name=self.study_name,
+            sampler=make_sampler(self.sampler, space, self.n_trials, seed),
+            pruner=pruner,
+            n_trials=min(n_trials, space.size),
+            n_jobs=n_jobs,
+            deadline=math.inf if self.timeout is None else time.time() + self.timeout,
+            vectorize=self.vectorize,
+            n_epochs=n_epochs,
+            token=uuid.uuid4().hex,
+        )
 
     def _collect(self, trials, space: Space, metric) -> None:
         """Set ``cv_results_`` and the ``best_`` attributes."""
@@ -391,3 +395,23 @@ class MixupESearchCV(BaseSearchCV):
         if isinstance(self.storage, RDBStorage):
             state["storage"] = self.storage.url
         return state
+
+
+def _draw_seeds(core, is_searched: bool, n_repeats: int, random_state) -> list[int | None]:
+    """A seed for each repeat; None keeps the estimator's own, or the one searched over."""
+    own = core.get_params().get("random_state", NotImplemented)
+    is_fixed = is_searched or own is NotImplemented
+    if is_fixed and n_repeats > 1:
+        why = "the space has its random_state" if is_searched else "it has no random_state to vary"
+        raise ValueError(
+            f"Got n_repeats={n_repeats} for a {type(core).__name__}, but expected 1: {why}."
+        )
+    if is_fixed or (own is not None and n_repeats == 1):
+        return [None]
+    source = _generator(own if random_state is None else random_state)
+    return [int(seed) for seed in source.randint(2**31 - 1, size=n_repeats)]
+
+
+def _generator(random_state) -> np.random.RandomState:
+    # None means fresh entropy: numpy's global generator is not touched.
+    return np.random.RandomState() if random_state is None else check_random_state(random_state)

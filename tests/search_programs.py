@@ -6,14 +6,14 @@ from paper import paper_classifier
 from sklearn.datasets import load_iris
 
 from mixupe_sklearn import MixupESearchCV
-from mixupe_sklearn._search import storage
+from mixupe_sklearn._search import study
 
 SPACE = {"alpha": [0.05, 0.1, 0.2, 0.5, 1.0, 2.0], "eta": [1e-4, 1e-3, 1e-2, 1e-1, 1.0]}
 
 
 def quick_heartbeats():
     """A dead worker is noticed after two seconds instead of thirty."""
-    storage.HEARTBEAT, storage.GRACE = 1, 2
+    study.HEARTBEAT, study.GRACE = 1, 2
 
 
 def make_search(place, **params):

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import Subset
 
 from mixupe_sklearn._data.rows import SMALL_COPY, Gathers
-from mixupe_sklearn._runtime.seeding import generator_like_torch
+from mixupe_sklearn._runtime.torch_state import generator_like_torch
 
 
 def can_batch(data: Any) -> bool:

@@ -1,16 +1,14 @@
 """Samples of a fit as arrays and tensors: centred, in chunks, held out, and on a device."""
 
-import functools
 import math
 import mmap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from scipy import sparse
-from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 # A copy up to this size is made once, before training. Above it, each batch is made separately:
@@ -46,16 +44,6 @@ class Rows:
     def n_rows(self) -> int:
         """Number of samples in this part."""
         return self.X.shape[0] if self.index is None else len(self.index)
-
-    def parts(self, *indices: np.ndarray) -> list["Rows"]:
-        """Return parts by sample numbers, each with weights of mean one."""
-        weight = None
-        if self.weight is not None:
-            weight = np.ones_like(self.weight)
-            for index in indices:
-                own = normalise(self.weight[index])
-                weight[index] = 1.0 if own is None else own
-        return [replace(self, weight=weight, index=index) for index in indices]
 
 
 def to_numpy(data: Any) -> Any:
@@ -480,10 +468,14 @@ def stratified_folds(
     >>> [sorted(classes[fold].tolist()) for fold in folds]
     [[0, 0], [0, 1], [0, 1]]
     """
-    order = np.random.default_rng(seed).permutation(n_samples)
-    if strata is not None:
-        order = order[np.argsort(strata[order], kind="stable")]
+    order = _stratified(strata, n_samples, seed)
     return [np.sort(order[fold::n_folds][: n_samples // n_folds]) for fold in range(n_folds)]
+
+
+def _stratified(strata: np.ndarray | None, n_samples: int, seed: int) -> np.ndarray:
+    """Return sample numbers in random order, sorted by class."""
+    order = np.random.default_rng(seed).permutation(n_samples)
+    return order if strata is None else order[np.argsort(strata[order], kind="stable")]
 
 
 def hold_out_folds(
@@ -504,20 +496,11 @@ def hold_out_folds(
     seed : int
         Seed of the choice.
     """
+    if n_folds == 1:  # the exact fraction, spread evenly over the classes
+        order, size = _stratified(strata, n_samples, seed), round(fraction * n_samples)
+        size = min(n_samples - 1, max(1, size))
+        return [np.sort(order[((np.arange(size) + 0.5) * n_samples / size).astype(int)])]
     # At least two parts: a single one would hold out all samples.
     n_parts = min(n_samples, max(2, n_folds, round(min(n_samples, 1 / fraction))))
     parts = stratified_folds(strata, n_samples, n_parts, seed)
     return [parts[fold % n_parts] for fold in range(n_folds)]
-
-
-def split_rows(rows: Rows, strata: np.ndarray | None, fraction: float, seed: int) -> list[Rows]:
-    """Split samples into a training and a validation part, stratified where possible."""
-    size = min(rows.n_rows - 1, max(1, round(fraction * rows.n_rows)))
-    split = functools.partial(
-        train_test_split, np.arange(rows.n_rows), test_size=size, random_state=seed
-    )
-    try:
-        parts = split(stratify=strata)
-    except ValueError:  # a class of one sample, or more classes than validation samples
-        parts = split()
-    return rows.parts(*(np.sort(part) for part in parts))

@@ -11,9 +11,13 @@ from torch import Tensor
 
 from mixupe_sklearn._diagnostics.fitted import Sample, fitted_net, sample_of
 from mixupe_sklearn._diagnostics.taylor import derivatives_at_zero, moments, nodes
-from mixupe_sklearn._method.glm import glm_loss
-from mixupe_sklearn._method.penalties import directional_penalty, logit_penalty, one_minus_lam_mean
-from mixupe_sklearn._runtime.device import gradients_on
+from mixupe_sklearn._method.formulas import (
+    directional_penalty,
+    glm_loss,
+    logit_penalty,
+    one_minus_lam_mean,
+)
+from mixupe_sklearn._runtime.torch_state import gradients_on
 from mixupe_sklearn._utils.parameter_rules import Number, Rule, check_rules
 
 _RULES: dict[str, Rule] = {

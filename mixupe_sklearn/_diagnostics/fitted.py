@@ -137,8 +137,11 @@ def sample_of(net: Any, dataset: Any, stage: int | None = None) -> Sample:
     return Sample(run, X, encode_targets(y, width, net.criterion_.head), net.criterion_)
 
 
-def records_of(estimator: Any, member: int = 0) -> list[Mapping[str, Any]]:
-    """The history of a fitted estimator, one of its members, or a net; a list is returned as is."""
+def records_of(estimator: Any, member: int | None = 0) -> list[Mapping[str, Any]]:
+    """The history of one member of a fitted estimator, or of a net; a list is returned as is.
+
+    ``member=None`` is the history of the estimator, with the means over its members.
+    """
     if isinstance(estimator, Sequence) and not isinstance(estimator, (str, bytes)):
         if not estimator or not all(isinstance(row, Mapping) for row in estimator):
             raise TypeError(
@@ -150,9 +153,9 @@ def records_of(estimator: Any, member: int = 0) -> list[Mapping[str, Any]]:
         return records_of(estimator[-1], member)
     if isinstance(estimator, BaseMixupE):
         check_is_fitted(estimator, "net_")
-        # Members that were trained together have no records of their own.
-        own = list(member_of(estimator.nets_, member).history)
-        return own if own and "train_loss" in own[-1] else list(estimator.history_)
+        if member is None:
+            return list(estimator.history_)
+        return list(member_of(estimator.nets_, member).history)
     if hasattr(estimator, "history"):
         return list(estimator.history)
     raise TypeError(

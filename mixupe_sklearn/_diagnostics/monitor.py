@@ -16,8 +16,8 @@ from mixupe_sklearn._diagnostics.fitted import (
     state_at,
 )
 from mixupe_sklearn._diagnostics.taylor import coefficients
+from mixupe_sklearn._method.formulas import logit_penalty
 from mixupe_sklearn._method.forward import encode_targets
-from mixupe_sklearn._method.penalties import logit_penalty
 from mixupe_sklearn._net.net import MixupENet, MixupENetRegressor
 from mixupe_sklearn._utils.parameter_rules import Number, Rule, check_rules
 
@@ -78,10 +78,8 @@ class DerivativeMonitor(Callback):
     Notes
     -----
     The monitor does not change training, to the bit: it draws nothing at random. It keeps the
-    samples in memory while training lasts. With several members, each net has its own history
-    (``nets_[i].history``). This callback, like any other, makes members train one after the other,
-    which takes several times as long as training them together. Monitor a single network
-    (``n_members=1``).
+    samples in memory while training lasts. With several members, which still train together, each
+    net has its own history (``nets_[i].history``).
 
     Examples
     --------

@@ -67,7 +67,7 @@ class LossCurvesDisplay(Display):
         **line_kw : dict
             Passed on to matplotlib's ``plot``.
         """
-        records = records_of(estimator)
+        records = records_of(estimator, member=None)
         train = column(records, "train_loss")
         if not len(train[0]):
             raise ValueError("Got records without train_loss, but expected those of a training.")

@@ -23,9 +23,7 @@ from scipy.special import roots_jacobi
 from torch import Tensor
 from torch.func import jvp
 
-from mixupe_sklearn._method.glm import HEADS
-from mixupe_sklearn._method.mixup import is_unmixed
-from mixupe_sklearn._method.penalties import one_minus_lam_moment
+from mixupe_sklearn._method.formulas import HEADS, is_unmixed, one_minus_lam_moment
 
 # Nodes of the quadrature over lam, which is exact for polynomials of twice the degree.
 N_NODES = 16

@@ -39,9 +39,10 @@ from mixupe_sklearn._distributed.process_group import (
 )
 from mixupe_sklearn._distributed.sharding import Shard, sharded_loss
 from mixupe_sklearn._method.criterion import LossParts
-from mixupe_sklearn._net.net import EpochHook, MixupENet, has_batch_norm
+from mixupe_sklearn._net.net import MixupENet, has_batch_norm
 from mixupe_sklearn._net.weight_average import PolyakAverage
-from mixupe_sklearn._runtime.seeding import new_seed
+from mixupe_sklearn._runtime.torch_state import new_seed
+from mixupe_sklearn._training.loop import Stop
 
 # Events after which all processes synchronise.
 SYNCHRONISED = ("on_train_begin", "on_epoch_begin", "on_epoch_end", "on_train_end")
@@ -137,19 +138,44 @@ class DistributedNet(MixupENet):
         """Continue training with the other processes; see ``MixupENet.partial_fit``."""
         if not self.initialized_:
             self.initialize()
+        epochs = fit_params.get("epochs")
+        with self._joined(self.max_epochs if epochs is None else epochs):
+            return super().partial_fit(X, y, classes, sample_weight, **fit_params)
+
+    @contextmanager
+    def training(self, train: Any, valid: Any, n_epochs: int) -> Iterator[None]:
+        """Run a block that trains this net with the other processes."""
+        with self._joined(n_epochs):
+            if self._group is not None:
+                check_same(data_of(train, valid))
+            yield
+
+    @contextmanager
+    def _joined(self, n_epochs: int) -> Iterator[None]:
         found, verbose = self.accelerator, self.verbose
         self.accelerator = self._join()
         try:
             if self.accelerator.num_processes == 1:
-                return super().partial_fit(X, y, classes, sample_weight, **fit_params)
+                yield
+                return
             self.verbose = verbose if self.accelerator.is_main_process else 0
-            epochs = fit_params.get("epochs")
-            with self._grouped(self.max_epochs if epochs is None else epochs):
-                super().partial_fit(X, y, classes, sample_weight, **fit_params)
+            with self._grouped(n_epochs):
+                yield
                 self._copy_from_main(*self.module_.parameters(), *self._statistics())
-            return self
         finally:
             self.accelerator, self.verbose = found, verbose
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Wait for the other processes; all of them continue or stop with the main one."""
+        if self._group is None:
+            yield
+            return
+        try:
+            with synchronised(self._when):
+                yield
+        except KeyboardInterrupt as error:
+            raise Stop from error
 
     @contextmanager
     def _grouped(self, n_epochs: int) -> Iterator[None]:
@@ -251,15 +277,8 @@ class DistributedNet(MixupENet):
         if self._group is None or method_name not in SYNCHRONISED:
             super().notify(method_name, **cb_kwargs)
             return
-        try:
-            with synchronised(self._when):
-                super().notify(method_name, **cb_kwargs)
-        except KeyboardInterrupt:
-            # The stop is planned in processes whose own callbacks would have continued, too.
-            for _, callback in self.callbacks_:
-                if isinstance(callback, EpochHook) and not self.accelerator.is_main_process:
-                    callback.has_stopped_ = True
-            raise
+        with synchronised(self._when):
+            super().notify(method_name, **cb_kwargs)
 
     def save_params(self, *args: Any, **kwargs: Any) -> None:
         """Write in the main process; no process waits, so one alone may call this."""

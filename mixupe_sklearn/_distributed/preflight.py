@@ -11,7 +11,8 @@ from skorch.callbacks import BatchScoring, EpochScoring
 from mixupe_sklearn._data.batches import Batches, rows_in_memory, targets_of
 from mixupe_sklearn._distributed.sharding import shard_sizes
 from mixupe_sklearn._method.criterion import METHOD_RULES
-from mixupe_sklearn._method.mixup import share_size
+from mixupe_sklearn._method.formulas import share_size
+from mixupe_sklearn._net.net import overrides
 
 # Approximate number of input values to compare.
 N_COMPARED = 3000
@@ -103,6 +104,11 @@ def check_supported(net: Any) -> None:
         raise ValueError(
             f"Got penalty_order=2 in {net.accelerator.num_processes} processes, but expected "
             f"penalty_order=1, since a partner may be in another process."
+        )
+    if overrides(net, "infer"):
+        raise ValueError(
+            f"Got an infer of {type(net).__name__} in {net.accelerator.num_processes} processes, "
+            f"but expected none, since each process runs the module on its shard without infer."
         )
     for name, callback in net.callbacks_:
         is_scoring = isinstance(callback, (EpochScoring, BatchScoring))

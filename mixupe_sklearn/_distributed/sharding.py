@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from mixupe_sklearn._method.criterion import LossParts, Term, WithGradient
-from mixupe_sklearn._method.mixup import Draw, mix, share_size, take
+from mixupe_sklearn._method.formulas import Draw, mix, share_size, take
 
 
 class Shard(NamedTuple):

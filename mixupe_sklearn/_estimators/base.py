@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,25 +21,44 @@ from mixupe_sklearn._data.rows import (
     as_tensors,
     mean_of_rows,
 )
-from mixupe_sklearn._estimators.ensemble import train_members
-from mixupe_sklearn._estimators.fit_monitor import (
-    CallbackSupportMixin,
-    EpochMonitor,
-    FitTasks,
-    add_history,
+from mixupe_sklearn._engine.trainer import Member, Trainer, sizes_of, why_not
+from mixupe_sklearn._estimators.fit_monitor import CallbackSupportMixin, EpochMonitor, FitTasks
+from mixupe_sklearn._estimators.inputs import InputValidationMixin, check_finite
+from mixupe_sklearn._method.formulas import HEADS
+from mixupe_sklearn._net.autograd import AutogradTrainer, compile_net, datasets_of
+from mixupe_sklearn._net.callbacks import check_schedule
+from mixupe_sklearn._net.net import (
+    check_batches,
+    check_weights,
+    float_type,
+    listens,
+    logits_in_chunks,
+    make_net,
+    n_module_outputs,
+    remember,
+    rows_a_pass,
+    set_head,
+    update_net,
 )
-from mixupe_sklearn._estimators.validation import InputValidationMixin, check_finite
-from mixupe_sklearn._net.build import make_net, readable, set_head, train_net, update_net
-from mixupe_sklearn._net.net import check_schedule, float_type, n_module_outputs, predicted
-from mixupe_sklearn._runtime.device import gradients_on, resolve_device
-from mixupe_sklearn._runtime.seeding import alone, new_seed, remember_streams, seeded, streams_of
+from mixupe_sklearn._runtime.torch_state import (
+    alone,
+    gradients_on,
+    new_seed,
+    remember_streams,
+    resolve_device,
+    seeded,
+    streams_of,
+    threads_for,
+)
 from mixupe_sklearn._training.config import (
     FIXED,
     MODULES,
     check_settings,
     n_epochs_for,
+    n_groups,
     of_member,
 )
+from mixupe_sklearn._training.loop import EarlyStopping, Fit, n_epochs_per_evaluation, train
 from mixupe_sklearn._utils.parameter_rules import is_same
 from mixupe_sklearn._utils.warnings import warn_user
 
@@ -66,6 +86,78 @@ def all_or_nothing(estimator) -> Iterator[None]:
         restore(estimator, before)
         restore_streams()
         raise
+
+
+def dropout_rng(module: torch.nn.Module, rng: np.random.Generator) -> Any:
+    """Return a fast generator for the dropout of a module, with a seed of its own; else None."""
+    if not any(isinstance(part, torch.nn.Dropout) for part in module.modules()):
+        return None
+    return np.random.Generator(np.random.SFC64(new_seed(rng)))
+
+
+def why_not_together(member: Member, settings: Mapping[str, Any]) -> str | None:
+    """Return why a net trains by autograd, one after the other; None if the engine trains it."""
+    if settings["compile"]:
+        return "the module is compiled"
+    if member.net._n_processes > 1 or not isinstance(member.tensors[1], torch.Tensor):
+        return "the data is not in memory"
+    if settings["callbacks"] and listens(member.net):
+        return "a callback or a method of a subclass acts on each batch"
+    return why_not(member.net, *member.tensors)
+
+
+def run_fits(estimators: Sequence[Any], fits: Sequence[Fit], *, is_new: bool, **how: Any) -> None:
+    """Train fits as one; the one place that decides who trains where, with how many threads.
+
+    If an error is raised, nets that are not new are left as they were. ``how`` goes to ``train``.
+    """
+    settings, net = estimators[0]._settings(), fits[0].nets[0]
+    members = [member for fit in fits for member in fit.members]
+    undo = [] if is_new else [remember(member.net) for member in members]
+    is_fast = all(why_not_together(member, settings) is None for member in members)
+    n_rows, n_together = rows_a_pass(net, members[0].n_rows), len(members) if is_fast else 1
+    threads = threads_for(net.module_, n_rows, settings["n_threads"], net._work, n_together)
+    with gradients_on(), threads as n_free:
+
+        def make_trainer(members: list[Member]) -> Any:
+            is_fast = all(why_not_together(member, settings) is None for member in members)
+            sets = {}
+            if settings["callbacks"] or not is_fast:
+                sets = {id(member.net): datasets_of(member) for member in members}
+            for fit in fits:
+                fit.set_factors([_n_steps(member, sets, is_fast) for member in fit.members])
+            if is_fast:
+                return Trainer(members, n_free, sets or None)
+            for member in members if settings["compile"] else ():
+                compile_net(member.net, member.tensors)
+            return AutogradTrainer(members, sets, fits[0].n_epochs)
+
+        try:
+            train(fits, make_trainer(members), make_trainer, **how)
+            for fit in fits:
+                _check_fit(fit, how.get("on_error", "raise"))
+        except BaseException:
+            for undo_one in undo:
+                undo_one()
+            raise
+
+
+def _check_fit(fit: Fit, on_error: str) -> None:
+    """Check the weights that a training has left."""
+    try:
+        for net in fit.nets if fit.error is None else ():
+            check_weights(net)
+    except FloatingPointError as error:
+        if on_error == "raise":
+            raise
+        fit.error = error
+
+
+def _n_steps(member: Member, sets: Mapping[int, Any], is_fast: bool) -> int:
+    """Return the number of steps of an epoch."""
+    if is_fast:
+        return len(sizes_of(member.n_rows, member.net.batch_size))
+    return member.net.n_batches(sets[id(member.net)][0]) if id(member.net) in sets else 1
 
 
 class BaseMixupE(InputValidationMixin, CallbackSupportMixin, BaseEstimator):
@@ -111,6 +203,8 @@ class BaseMixupE(InputValidationMixin, CallbackSupportMixin, BaseEstimator):
         validation_fraction=0.1,
         n_iter_no_change=10,
         tol=1e-4,
+        ema_decay=None,
+        time_limit=None,
         warm_start=False,
         callbacks=None,
         device="auto",
@@ -144,6 +238,8 @@ class BaseMixupE(InputValidationMixin, CallbackSupportMixin, BaseEstimator):
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.tol = tol
+        self.ema_decay = ema_decay
+        self.time_limit = time_limit
         self.warm_start = warm_start
         self.callbacks = callbacks
         self.device = device
@@ -168,21 +264,18 @@ class BaseMixupE(InputValidationMixin, CallbackSupportMixin, BaseEstimator):
             raise ValueError(f"Got {given[0]} without {missing[0]}, but expected both or neither.")
         is_new = not (self.warm_start and hasattr(self, "net_"))
         train = self._begin(X, y, sample_weight, is_new=is_new, learn=is_new)
-        valid = folds = None
+        folds = None
         if given:
             valid = self._rows(X_val, y_val, sample_weight_val, suffix="_val")
             folds = ValidationFolds(valid, [np.arange(valid.n_rows)] * self.n_members)
-        elif self.early_stopping and self.n_members == 1:
-            train, valid = self._hold_out(train)
         elif self.early_stopping:
-            folds = self._hold_out_folds(train)
-        n_own = train.n_rows - (len(folds.index[0]) if folds and folds.rows is train else 0)
-        epochs = self._n_epochs(n_own)
-        self._warn_of_few(n_own, epochs)
+            folds = self._hold_out(train, n_groups(self._settings()))
+        epochs = self._n_epochs(train, folds)
         X, y = (X, y) if original is None else original
         tasks = FitTasks(self, X, y, sample_weight, epochs)
-        held_out = valid if self.n_members == 1 else folds
-        self._train(train, held_out, tasks, epochs=epochs, is_new=is_new)
+        if not is_new:
+            self.n_iter_ = 0
+        self._train(train, folds, tasks, epochs=epochs, is_new=is_new)
         tasks.end()
         return self
 
@@ -196,22 +289,25 @@ class BaseMixupE(InputValidationMixin, CallbackSupportMixin, BaseEstimator):
     def _begin(self, X, y, sample_weight, *, is_new, learn) -> Rows:
         """Check parameters and samples; new nets get new generators."""
         check_settings(self._settings(), self._modules)
-        check_schedule(self._settings())
+        if self.callbacks:
+            check_schedule(self._settings())
         train = self._rows(X, y, sample_weight, is_new=is_new, learn=learn)
         if is_new:
             self._spawn_generators()
         return train
 
-    def _n_epochs(self, n_rows: int) -> int:
-        return n_epochs_for(self.max_epochs, self.min_steps, n_rows, self.batch_size)
-
-    def _warn_of_few(self, n_rows: int, epochs: int) -> None:
+    def _n_epochs(self, train: Rows, folds: ValidationFolds | None) -> int:
+        """Return the number of epochs; warn where they are few steps."""
+        is_part = folds is not None and folds.rows is train
+        n_rows = train.n_rows - (len(folds.index[0]) if folds is not None and is_part else 0)
+        epochs = n_epochs_for(self.max_epochs, self.min_steps, n_rows, self.batch_size)
         if n_rows < self.batch_size and self.min_steps < epochs < FEW_STEPS:
             warn_user(
                 f"Got {n_rows} training samples, fewer than batch_size={self.batch_size}: an epoch "
                 f"is a single step, so {epochs} epochs are {epochs} steps; lower batch_size, or "
                 f"raise {self._more_steps}."
             )
+        return epochs
 
     def _spawn_generators(self) -> None:
         """Make independent streams: methods that draw less still see the same batches."""
@@ -234,61 +330,93 @@ class BaseMixupE(InputValidationMixin, CallbackSupportMixin, BaseEstimator):
     def _resolved_device(self) -> torch.device:
         return resolve_device(self.device)
 
-    def _train(self, train, held_out, tasks, *, epochs, is_new) -> None:
+    def _train(self, train, folds, tasks, *, epochs, is_new) -> None:
         """Build the nets if they are new, then train them with their own seed."""
         device = self._resolved_device()
         seed = new_seed(self._streams[0].torch)
-        # partial_fit does not know its last step.
-        schedule = self.lr_schedule if tasks else "constant"
         with gradients_on(), seeded(seed, device):
-            if is_new:
-                self._start(train, seed, device)
-            else:
-                self._continue_training()
-            run = self._train_one if self.n_members == 1 else self._train_several
-            with EpochMonitor(self, tasks, epochs) as monitor:
-                is_complete = run(train, held_out, epochs, schedule, monitor)
-        if not is_complete:
-            if not self._keeps_interrupted:
-                raise KeyboardInterrupt
+            fit = self._make_fit(train, folds, epochs, seed, device, is_new, tasks=tasks)
+            if tasks is None:  # partial_fit does not know its last step
+                fit.schedule, fit.time_limit = "constant", None
+            with fit.monitor:
+                run_fits([self], [fit], is_new=is_new)
+        self._end_fit(fit)
+
+    def _make_fit(
+        self, train, folds, epochs, seed, device, is_new, *, tasks=None, tensors=None
+    ) -> Fit:
+        """Build the nets if they are new; return their training."""
+        n_rows = train.n_rows
+        own: list[Any] = [None] * self.n_members
+        if folds is not None and folds.rows is train:
+            whole = np.arange(n_rows)
+            own = [np.setdiff1d(whole, fold, assume_unique=True) for fold in folds.index]
+        if is_new:
+            # Samples that no member trains on must not leak into what is learned from inputs.
+            few = train if self.n_members > 1 else replace(train, index=own[0])
+            self._start(few, seed, device)
+        else:
+            self._continue_training()
+        settings = self._settings()
+        check_batches(self.net_, n_rows if own[0] is None else len(own[0]))
+        tensors = self._tensors(self.net_, train) if tensors is None else tensors
+        held_out = stopping = None
+        if folds is not None:
+            held_out = tensors if folds.rows is train else self._tensors(self.net_, folds.rows)
+            weight = folds.rows.weight
+            weight = None if weight is None else weight[np.stack(folds.index)]
+            stopping = EarlyStopping(self.nets_, n_groups(settings), settings, weight)
+        members = [
+            Member(
+                net,
+                tensors,
+                rows=rows,
+                held_out=held_out,
+                fold=None if folds is None else folds.index[number],
+                rng=dropout_rng(net.module_, self._streams[number].torch),
+                ema_decay=settings["ema_decay"],
+            )
+            for number, (net, rows) in enumerate(zip(self.nets_, own, strict=True))
+        ]
+        monitor = EpochMonitor(self, tasks, epochs)
+        pause = n_epochs_per_evaluation(epochs, self.n_members)
+        limit, schedule = settings["time_limit"], settings["lr_schedule"]
+        return Fit(members, epochs, monitor, stopping, pause, limit, schedule)
+
+    def _join_fit(self, X, y, sample_weight, shared: list[tuple[Any, Rows, Tensors]]) -> Fit:
+        """Do what ``fit`` does before it trains; estimators of equal class weights share samples.
+
+        ``shared`` holds the estimators before this one, with their samples.
+        """
+        train = self._begin(X, y, sample_weight, is_new=True, learn=True)
+        # A single network that holds samples out is centred at the mean of the others.
+        is_shared, tensors = not self.early_stopping or self.n_members > 1, None
+        for other, rows, found in shared if is_shared else ():
+            if is_same(getattr(other, "class_weight", None), getattr(self, "class_weight", None)):
+                train, tensors = rows, found
+        folds = self._hold_out(train, n_groups(self._settings())) if self.early_stopping else None
+        epochs = self._n_epochs(train, folds)
+        device, seed = self._resolved_device(), new_seed(self._streams[0].torch)
+        with gradients_on(), seeded(seed, device):
+            fit = self._make_fit(train, folds, epochs, seed, device, True, tensors=tensors)
+        if is_shared and tensors is None:
+            shared.append((self, train, fit.members[0].tensors))
+        return fit
+
+    def _end_fit(self, fit: Fit) -> None:
+        """Take the weights of the members, and report an early end."""
+        if fit.stopping is not None and self.early_stopping:  # else they only measured the loss
+            self.member_weights_ = fit.stopping.member_weights(self.net_.criterion_.head)
+        if fit.ends_by == "interrupt" and not self._keeps_interrupted:
+            raise KeyboardInterrupt
+        if fit.ends_by:
+            limit = f"the time limit of {self._settings()['time_limit']} s"
+            cause = "was interrupted" if fit.ends_by == "interrupt" else f"reached {limit}"
             warn_user(
-                f"Training was interrupted after {self.n_iter_} epochs; the model keeps what it "
-                f"learned so far.",
+                f"Training {cause} after {self.n_iter_} epochs; the model keeps what it learned so "
+                f"far.",
                 ConvergenceWarning,
             )
-
-    def _train_one(self, train, valid, epochs, schedule, monitor) -> bool:
-        tensors, valid_tensors = self._tensors(self.net_, train), None
-        if valid is not None and valid.index is None:  # else a part of the training samples
-            valid_tensors = self._tensors(self.net_, valid)
-        is_complete = train_net(
-            self.net_,
-            train,
-            tensors,
-            valid,
-            valid_tensors,
-            self._settings(),
-            epochs=epochs,
-            schedule=schedule,
-            monitor=monitor,
-        )
-        self._keep_history()
-        return is_complete
-
-    def _train_several(self, train, folds, epochs, schedule, monitor) -> bool:
-        weights, is_complete = train_members(
-            self.nets_,
-            train,
-            folds,
-            self.X_mean_,
-            self._settings(),
-            epochs=epochs,
-            schedule=schedule,
-            monitor=monitor,
-        )
-        if folds is not None and self.early_stopping:  # else they only measured the loss
-            self.member_weights_ = weights
-        return is_complete
 
     def _start(self, train: Rows, seed: int, device) -> None:
         """Make untrained nets, with initial weights from their seeds."""
@@ -304,10 +432,6 @@ class BaseMixupE(InputValidationMixin, CallbackSupportMixin, BaseEstimator):
         self.history_: list[dict[str, Any]] = []
         self.loss_curve_: list[float] = []
         self.n_iter_ = 0
-
-    def _keep_history(self) -> None:
-        """Add the records that the net has made since the last call."""
-        add_history(self, [readable(row) for row in self.net_.history[len(self.history_) :]])
 
     def _new_net(self, train: Rows, device, number: int):
         net = make_net(
@@ -357,27 +481,41 @@ class BaseMixupE(InputValidationMixin, CallbackSupportMixin, BaseEstimator):
         place = float_type(net), torch.device(net.device)
         return as_tensors(rows, self.X_mean_, *place, by_batch=True)
 
-    def _predicted(self, X, finish) -> Any:
-        """Return what ``finish`` makes of the logits of a user's samples, chunk by chunk."""
+    def _predicted(self, X, *steps, by_member=False) -> Any:
+        """Return predictions after some steps, chunk by chunk; with the members first if asked."""
         if not hasattr(self, "net_"):
             check_is_fitted(self, "net_")  # it raises; it is slow for a fitted estimator
         X = self._validate_rows(X, reset=False)
+        whole: Any = None
         try:
-            return predicted(self.nets_, X, self.X_mean_, finish, self._n_outputs())
+            for part, logits in logits_in_chunks(self.nets_, X, self.X_mean_, self._n_outputs()):
+                values = self._member_means(logits) if by_member else self._mean(logits)
+                for step in steps:
+                    values = step(values)
+                values = values.swapaxes(0, 1) if by_member else values  # samples first
+                if whole is None and part.stop == X.shape[0]:
+                    whole = values
+                    continue
+                # One array for all: small arrays between the chunks would keep freed chunks from
+                # being reused, and memory would grow with the number of samples.
+                if whole is None:
+                    whole = np.empty((X.shape[0], *values.shape[1:]), dtype=values.dtype)
+                whole[part] = values
         except OutOfRangeError:
             # Only now: samples that are finite after centring hold neither NaN nor infinity.
             check_finite(X, getattr(self, "feature_names_in_", None))
             raise
+        return whole.swapaxes(0, 1) if by_member else whole
 
     def _member_means(self, logits) -> np.ndarray:
         """Return the predictions of each member, (n_members, n_rows, n_outputs)."""
         pairs = zip(self.nets_, logits, strict=True)
-        return np.stack([net.criterion_.predicted_mean(own).numpy() for net, own in pairs])
+        return np.stack([HEADS[net.criterion_.head].mean(own).numpy() for net, own in pairs])
 
     def _mean(self, logits) -> np.ndarray:
         """Return the weighted mean of the members' predictions, (n_rows, n_outputs)."""
-        if len(self.nets_) == 1:
-            return self.net_.criterion_.predicted_mean(logits[0]).numpy()
         means = self._member_means(logits)
+        if len(means) == 1:
+            return means[0]
         # A loop: the last bits of a matrix product would depend on the number of rows.
         return sum(weight * own for weight, own in zip(self.member_weights_, means, strict=True))

@@ -6,7 +6,7 @@ from sklearn.base import ClassifierMixin
 from mixupe_sklearn._data.rows import to_numpy
 from mixupe_sklearn._estimators.base import BaseMixupE, all_or_nothing
 from mixupe_sklearn._estimators.fit_monitor import with_callbacks
-from mixupe_sklearn._estimators.targets import ClassTargets
+from mixupe_sklearn._estimators.inputs import ClassTargets
 from mixupe_sklearn._net.net import MixupENet
 
 
@@ -90,6 +90,14 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         training stops. One network is evaluated in each epoch, an ensemble at most a hundred times.
     tol : float, default=1e-4
         Smallest decrease of the validation loss that counts as an improvement.
+    ema_decay : float or None, default=None
+        Decay of an exponential moving average of the weights, for instance 0.99. After step ``t``
+        the decay is ``min(ema_decay, (1 + t) / (10 + t))``. The validation loss is that of the
+        average, and the model keeps the average; continued training starts from it. None keeps the
+        weights themselves.
+    time_limit : float or None, default=None
+        Seconds after which ``fit`` ends with a warning and keeps the best weights so far, or the
+        last ones without early stopping. At least one step is taken.
     warm_start : bool, default=False
         Whether ``fit`` continues from the weights (and the mean) of the last fit. Parameters may
         change in between, except module, optimizer, callbacks and device.
@@ -99,15 +107,16 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
     device : {"auto", "cpu", "cuda", "mps"}, default="auto"
         Device of the training; ``"auto"`` is a CUDA device if there is one.
     n_threads : int or None, default=None
-        Threads of torch during training. None chooses one for a small network and more for a large
-        one where they help, up to the number that the user or joblib has set.
+        Threads during training. None takes up to the number that the user or joblib has set for
+        torch: the members of an ensemble are spread over them, and a single network uses more than
+        one only if it is large. The number does not change the result of an ensemble.
     compile : bool, default=False
         Whether the module is compiled with ``torch.compile`` for training. If that fails, there is
         one warning and the module runs as it is. The built-in network trains faster without.
     random_state : int, RandomState instance or None, default=None
         Seed of initial weights, order, mixing and dropout. Equal seeds give equal results on one
-        machine (in threads, for modules without dropout). numpy's and torch's global generators
-        stay as they were; None takes fresh entropy.
+        machine (in threads, if a module of your own has no dropout). numpy's and torch's global
+        generators stay as they were; None takes fresh entropy.
     verbose : int, default=0
         1 shows a progress bar, 2 a line for each epoch.
 
@@ -132,7 +141,7 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
     loss_curve_ : list of float
         Training loss of each epoch.
     n_iter_ : int
-        Number of epochs.
+        Number of epochs of the last ``fit``, and of ``partial_fit`` since.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -198,6 +207,8 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         validation_fraction=0.25,
         n_iter_no_change=10,
         tol=1e-4,
+        ema_decay=None,
+        time_limit=None,
         warm_start=False,
         callbacks=None,
         device="auto",
@@ -232,6 +243,8 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
             validation_fraction=validation_fraction,
             n_iter_no_change=n_iter_no_change,
             tol=tol,
+            ema_decay=ema_decay,
+            time_limit=time_limit,
             warm_start=warm_start,
             callbacks=callbacks,
             device=device,
@@ -313,7 +326,7 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
             Columns in the order of ``classes_``. For multi-label targets, each column is the
             probability of its label.
         """
-        return self._predicted(X, lambda logits: self._by_class(self._mean(logits)))
+        return self._predicted(X, self._by_class)
 
     def predict_proba_members(self, X):
         """Return the probabilities of each member; their spread measures the uncertainty.
@@ -328,10 +341,7 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         proba : ndarray of shape (n_members, n_samples, n_classes)
             ``predict_proba`` is their mean, weighted by ``member_weights_``.
         """
-        proba = self._predicted(
-            X, lambda logits: self._by_class(self._member_means(logits)).swapaxes(0, 1)
-        )
-        return proba.swapaxes(0, 1)
+        return self._predicted(X, self._by_class, by_member=True)
 
     def predict_log_proba(self, X):
         """Return the logarithm of ``predict_proba``.
@@ -363,6 +373,4 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         y : ndarray of shape (n_samples,) or (n_samples, n_labels)
             Predicted labels.
         """
-        return self._predicted(
-            X, lambda logits: self._labels.decode(self._by_class(self._mean(logits)))
-        )
+        return self._predicted(X, self._by_class, self._labels_of)

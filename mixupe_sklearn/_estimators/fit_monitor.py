@@ -56,13 +56,6 @@ class FitTasks:
             self.context.call_on_fit_task_end(**self.data, reconstruction_attributes={})
 
 
-def add_history(estimator: Any, rows: list[dict[str, Any]]) -> None:
-    """Add the records of epochs to the history of an estimator."""
-    estimator.history_ = estimator.history_ + rows
-    estimator.loss_curve_ = estimator.loss_curve_ + [row["train_loss"] for row in rows]
-    estimator.n_iter_ = len(estimator.history_)
-
-
 class EpochMonitor:
     """Called around each epoch: shows progress, and asks the listeners whether to stop.
 
@@ -97,26 +90,24 @@ class EpochMonitor:
             self.tasks.begin_epoch()
 
     def end_epoch(self, row: Mapping[str, Any]) -> bool:
-        """Show the record of an epoch; return whether a listener asks to stop."""
+        """Add an epoch to the history, and show it; return whether a listener asks to stop."""
+        estimator = self.estimator
+        estimator.history_ = [*estimator.history_, dict(row)]
+        estimator.loss_curve_ = [*estimator.loss_curve_, row["train_loss"]]
+        estimator.n_iter_ += 1
+        if self.verbose > 1:
+            shown = _shown(row, ("train_loss", "valid_loss", "dur"))
+            print(f"epoch {row['epoch']}:", *(f"{name} {value}" for name, value in shown.items()))
         if self.bar is not None:
             self.bar.set_postfix(_shown(row, ("train_loss", "valid_loss")))
             self.bar.update()
         # All listeners are asked, so that each of them sees every epoch.
-        hook = self.estimator._epoch_hook
+        hook = estimator._epoch_hook
         wants = [
             False if self.tasks is None else self.tasks.end_epoch(),
-            False if hook is None else hook(self.estimator),
+            False if hook is None else hook(estimator),
         ]
         return any(wants)
-
-    def record_epoch(self, row: Mapping[str, Any]) -> bool:
-        """Add an ensemble's epoch to the history, then do what ``end_epoch`` does."""
-        number = self.estimator.n_iter_ + 1
-        add_history(self.estimator, [{**row, "epoch": number}])
-        if self.verbose > 1:
-            shown = _shown(row, ("train_loss", "valid_loss", "dur"))
-            print(f"epoch {number}:", *(f"{name} {value}" for name, value in shown.items()))
-        return self.end_epoch(row)
 
 
 def _shown(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:

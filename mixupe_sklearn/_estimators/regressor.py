@@ -4,7 +4,7 @@ from sklearn.base import RegressorMixin
 
 from mixupe_sklearn._estimators.base import BaseMixupE, all_or_nothing
 from mixupe_sklearn._estimators.fit_monitor import with_callbacks
-from mixupe_sklearn._estimators.targets import NumericTargets
+from mixupe_sklearn._estimators.inputs import NumericTargets
 from mixupe_sklearn._net.net import MixupENetRegressor
 
 
@@ -82,6 +82,14 @@ class MixupERegressor(NumericTargets, RegressorMixin, BaseMixupE):
         training stops.
     tol : float, default=1e-4
         Smallest decrease of the validation loss that counts as an improvement.
+    ema_decay : float or None, default=None
+        Decay of an exponential moving average of the weights, for instance 0.99. After step ``t``
+        the decay is ``min(ema_decay, (1 + t) / (10 + t))``. The validation loss is that of the
+        average, and the model keeps the average; continued training starts from it. None keeps the
+        weights themselves.
+    time_limit : float or None, default=None
+        Seconds after which ``fit`` ends with a warning and keeps the best weights so far, or the
+        last ones without early stopping. At least one step is taken.
     warm_start : bool, default=False
         Whether ``fit`` continues from the weights (and the mean) of the last fit. Parameters may
         change in between, except module, optimizer, callbacks and device.
@@ -91,15 +99,16 @@ class MixupERegressor(NumericTargets, RegressorMixin, BaseMixupE):
     device : {"auto", "cpu", "cuda", "mps"}, default="auto"
         Device of the training; ``"auto"`` is a CUDA device if there is one.
     n_threads : int or None, default=None
-        Threads of torch during training. None chooses one for a small network and more for a large
-        one where they help, up to the number that the user or joblib has set.
+        Threads during training. None takes up to the number that the user or joblib has set for
+        torch: the members of an ensemble are spread over them, and a single network uses more than
+        one only if it is large. The number does not change the result of an ensemble.
     compile : bool, default=False
         Whether the module is compiled with ``torch.compile`` for training. If that fails, there is
         one warning and the module runs as it is. The built-in network trains faster without.
     random_state : int, RandomState instance or None, default=None
         Seed of initial weights, order, mixing and dropout. Equal seeds give equal results on one
-        machine (in threads, for modules without dropout). numpy's and torch's global generators
-        stay as they were; None takes fresh entropy.
+        machine (in threads, if a module of your own has no dropout). numpy's and torch's global
+        generators stay as they were; None takes fresh entropy.
     verbose : int, default=0
         1 shows a progress bar, 2 a line for each epoch.
 
@@ -124,7 +133,7 @@ class MixupERegressor(NumericTargets, RegressorMixin, BaseMixupE):
     loss_curve_ : list of float
         Training loss of each epoch.
     n_iter_ : int
-        Number of epochs.
+        Number of epochs of the last ``fit``, and of ``partial_fit`` since.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -216,7 +225,7 @@ class MixupERegressor(NumericTargets, RegressorMixin, BaseMixupE):
         y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
             In the shape of the targets; a single column is one-dimensional.
         """
-        y = self._predicted(X, lambda logits: self._in_units(self._mean(logits)))
+        y = self._predicted(X, self._in_units)
         return y[:, 0] if self._y_is_flat else y
 
     def predict_members(self, X):
@@ -232,7 +241,5 @@ class MixupERegressor(NumericTargets, RegressorMixin, BaseMixupE):
         y : ndarray of shape (n_members, n_samples) or (n_members, n_samples, n_outputs)
             ``predict`` is their mean, weighted by ``member_weights_``.
         """
-        y = self._predicted(
-            X, lambda logits: self._in_units(self._member_means(logits)).swapaxes(0, 1)
-        ).swapaxes(0, 1)
+        y = self._predicted(X, self._in_units, by_member=True)
         return y[..., 0] if self._y_is_flat else y

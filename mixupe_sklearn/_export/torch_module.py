@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mixupe_sklearn._method.formulas import HEADS
 from mixupe_sklearn._method.forward import as_logits
-from mixupe_sklearn._method.glm import HEADS
 from mixupe_sklearn._net.net import float_type
 
 

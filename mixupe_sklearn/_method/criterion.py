@@ -8,6 +8,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from mixupe_sklearn._method.formulas import (
+    HEADS,
+    Draw,
+    check_clean,
+    directional_penalty,
+    glm_loss,
+    is_unmixed,
+    logit_penalty,
+    loss_scale,
+    one_minus_lam_mean,
+    penalty_weights,
+    sample_lam,
+    sample_partner,
+    sample_share,
+)
 from mixupe_sklearn._method.forward import (
     as_logits,
     check_weights,
@@ -18,24 +33,8 @@ from mixupe_sklearn._method.forward import (
     mixable,
     run_stages,
 )
-from mixupe_sklearn._method.glm import HEADS, glm_loss
-from mixupe_sklearn._method.mixup import (
-    Draw,
-    check_clean,
-    is_unmixed,
-    sample_lam,
-    sample_partner,
-    sample_share,
-)
-from mixupe_sklearn._method.penalties import (
-    directional_penalty,
-    logit_penalty,
-    loss_scale,
-    one_minus_lam_mean,
-    penalty_weights,
-)
 from mixupe_sklearn._method.second_order import second_order_term, step_toward
-from mixupe_sklearn._runtime.seeding import generator_like_torch
+from mixupe_sklearn._runtime.torch_state import generator_like_torch
 from mixupe_sklearn._utils.parameter_rules import FLAG, Choice, Kind, Number, Rule, check_rules
 
 # The rules of the method's parameters. The estimators check the same ones in ``fit``.

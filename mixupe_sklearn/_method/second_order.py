@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mixupe_sklearn._method.glm import HEADS
-from mixupe_sklearn._method.penalties import one_minus_lam_moment
+from mixupe_sklearn._method.formulas import HEADS, one_minus_lam_moment
 
 
 def step_toward(clean: Tensor, batch: Tensor, others: np.ndarray) -> tuple[Tensor, Tensor]:

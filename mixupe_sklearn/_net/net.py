@@ -1,30 +1,22 @@
-"""The skorch nets whose training step is the criterion, their callbacks, and inference.
+"""The skorch nets whose training step is the criterion: built, trained by autograd, and run.
 
-The callbacks of an estimator's net are always there. Each call of the net's ``partial_fit`` sets
-them first, so that an estimator that continues training may change its parameters. Their pickles
-hold no state of a training.
+A net of known layers trains with the engine, any other by autograd, one step after the other.
 """
 
 import copy
+import inspect
 import itertools
 import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 from skorch import NeuralNetClassifier, NeuralNetRegressor
-from skorch.callbacks import (
-    Callback,
-    EpochScoring,
-    EpochTimer,
-    LRScheduler,
-    PassthroughScoring,
-    PrintLog,
-)
+from skorch.callbacks import PassthroughScoring
 from skorch.dataset import get_len, unpack_data
 from skorch.utils import to_tensor
 from torch import Tensor
@@ -39,19 +31,32 @@ from mixupe_sklearn._data.batches import (
 )
 from mixupe_sklearn._data.dataloader import Loader
 from mixupe_sklearn._data.rows import centred_block, in_chunks
-from mixupe_sklearn._engine.network import is_plain, run_stacked
-from mixupe_sklearn._engine.trainer import restore_parameters, run_by_hand, why_not_by_hand
-from mixupe_sklearn._method.criterion import LossParts, MixupELoss
+from mixupe_sklearn._engine.network import n_outputs_of, predict_stacked
+from mixupe_sklearn._engine.trainer import Member, Trainer, why_not
+from mixupe_sklearn._method.criterion import METHOD_RULES, LossParts, MixupELoss
+from mixupe_sklearn._method.formulas import share_size
 from mixupe_sklearn._method.forward import as_logits, set_to_predict
-from mixupe_sklearn._runtime.device import threads_for
+from mixupe_sklearn._net.callbacks import (
+    BATCH_EVENTS,
+    QuietLog,
+    SteadyTimer,
+    hears_batches,
+    hears_validation,
+    is_callback,
+    user_callbacks,
+)
+from mixupe_sklearn._net.weight_average import MovingAverage
+from mixupe_sklearn._runtime.torch_state import threads_for
+from mixupe_sklearn._training.config import OPTIMIZERS
+from mixupe_sklearn._training.loop import RECORDED
 from mixupe_sklearn._utils.atomic_files import replacing
+from mixupe_sklearn._utils.parameter_rules import is_same
+from mixupe_sklearn._utils.warnings import warn_user
 
-# The records of a step: its loss, the parts of the loss, and its scale.
-RECORDED = ("train_loss", "train_mixup_loss", "train_penalty", "loss_scale")
 # Methods that a subclass may override to see or to change each step.
 _STEP_METHODS = (
     *("fit_loop", "run_single_epoch", "train_step", "train_step_single", "get_loss", "infer"),
-    *("notify", "_step_optimizer", "_zero_grad_optimizer"),
+    *("notify", "_step_optimizer", "_zero_grad_optimizer", "get_train_step_accumulator"),
 )
 # Their modules in a plain net: other classes of skorch (AccelerateMixin) change the step.
 _PLAIN = {"skorch.net", "skorch.classifier", "skorch.regressor", __name__}
@@ -59,160 +64,82 @@ _PLAIN |= {"mixupe_sklearn._distributed.net"}
 # Arguments of Batches; any other argument of an iterator is for a DataLoader.
 _BATCHES_ONLY = {"random_state", "min_rows"}
 _BATCHES = {"batch_size", "shuffle", "drop_last"} | _BATCHES_ONLY
-# The events that skorch reports for each batch.
-BATCH_EVENTS = ("on_batch_begin", "on_batch_end", "on_grad_computed")
+# Layers that return probabilities or their logarithms.
+_PROBABILITIES = (torch.nn.Softmax, torch.nn.LogSoftmax, torch.nn.Sigmoid)
 # A mixin: its methods find skorch's through the net's other classes.
 _Net: Any = object
 
 
-def is_callback(item: Any) -> bool:
-    """Return whether skorch accepts this as a callback: one, its class, or a named pair."""
-    if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str):
-        item = item[1]
-    return isinstance(item, Callback) or (isinstance(item, type) and issubclass(item, Callback))
+def listens(net: Any) -> bool:
+    """Return whether a callback or a method of a subclass acts on each batch."""
+    is_own = any(overrides(net, name) for name in (*_STEP_METHODS, *BATCH_EVENTS))
+    return is_own or any(hears_batches(callback, net) for _, callback in net.callbacks_)
 
 
-def check_schedule(settings: Mapping[str, Any]) -> None:
-    """Raise one sentence where both a parameter and a callback change the learning rate."""
-    callbacks = settings["callbacks"] or []
-    if settings["lr_schedule"] != "constant" and any(map(is_schedule, callbacks)):
-        raise ValueError(
-            f"Got lr_schedule={settings['lr_schedule']!r} and a schedule among the callbacks, but "
-            f"expected one of them: set lr_schedule='constant'."
+def why_not_engine(net: Any, iterator: Any) -> str | None:
+    """Return why the engine cannot run an epoch of these batches, or None if it can."""
+    if type(iterator) is not Batches:
+        return "the data is not in memory"
+    inputs, weight = split_weight(iterator.X)
+    return why_not(net, inputs, iterator.y, weight)
+
+
+def _until(batches: Any, deadline: float) -> Iterator[Any]:
+    """Yield batches until a time of ``time.perf_counter``, and one at least."""
+    for number, batch in enumerate(batches):
+        if number and time.perf_counter() > deadline:
+            return
+        yield batch
+
+
+def overrides(net: Any, name: str) -> bool:
+    """Return whether a subclass of the user, or the net itself, replaces a method."""
+    owner = next(c for c in type(net).__mro__ if name in vars(c))
+    return name in vars(net) or owner.__module__ not in _PLAIN
+
+
+def _check_criterion(criterion: Any) -> None:
+    """Raise one sentence for a criterion, or the class of one, that is not a ``MixupELoss``."""
+    criterion = getattr(criterion, "_orig_mod", criterion)  # of a compiled one
+    kind = criterion if isinstance(criterion, type) else type(criterion)
+    if not issubclass(kind, MixupELoss):
+        raise TypeError(
+            f"Got criterion={kind.__name__}, but expected MixupELoss or a subclass, since the "
+            f"training step mixes samples and runs the module itself."
         )
 
 
-def is_schedule(item: Any) -> bool:
-    """Return whether a callback changes the learning rate."""
-    item = item[1] if isinstance(item, tuple) else item
-    kind = item if isinstance(item, type) else type(item)
-    return issubclass(kind, LRScheduler)
+class _OwnInfer:
+    """The ``infer`` of a user's subclass in the place of the module, for the criterion."""
+
+    def __init__(self, net: Any, fit_params: dict):
+        self.net, self.fit_params = net, fit_params
+
+    def __call__(self, *inputs: Any, **keywords: Any) -> Any:
+        if inputs:
+            return self.net.infer(*inputs, **keywords)
+        # The criterion passes a dict of inputs as keywords.
+        X = {name: value for name, value in keywords.items() if name not in self.fit_params}
+        return self.net.infer(X, **self.fit_params)
+
+    def modules(self) -> Iterator[torch.nn.Module]:
+        """The parts of all modules of the net."""
+        parts = (getattr(self.net, f"{name}_").modules() for name in self.net._modules)
+        return itertools.chain.from_iterable(parts)
 
 
-def hears_batches(callback: Any, net: Any) -> bool:
-    """Return whether a callback acts on each training batch.
-
-    Examples
-    --------
-    >>> from skorch.callbacks import EpochTimer, ProgressBar
-    >>> hears_batches(EpochTimer(), None), hears_batches(ProgressBar(), None)
-    (False, True)
-    """
-    kind = type(callback)
-    # Two callbacks of skorch define batch events, and mostly do nothing in them.
-    if kind is EpochScoring:
-        is_cached = callback.use_caching if net.use_caching == "auto" else net.use_caching
-        return bool(callback.on_train and is_cached)
-    if kind is LRScheduler:
-        return callback.step_every == "batch"
-    return any(getattr(kind, name, None) is not getattr(Callback, name) for name in BATCH_EVENTS)
-
-
-class QuietLog(PrintLog):
-    """skorch's table of epochs, built only where it is shown."""
-
-    def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
-        """Print a line if the net is verbose."""
-        if net.verbose or self.sink is not print:
-            super().on_epoch_end(net, **kwargs)
-
-
-class SteadyTimer(EpochTimer):
-    """skorch's duration of an epoch, by a monotonic clock."""
-
-    def on_epoch_begin(self, net: Any, **kwargs: Any) -> None:
-        """Start the clock."""
-        self.epoch_start_time_ = time.perf_counter()
-
-    def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
-        """Record the seconds since the start."""
-        net.history.record("dur", time.perf_counter() - self.epoch_start_time_)
-
-
-class EpochHook(Callback):
-    """Calls an estimator's monitor around each epoch; stops training if one is asked to.
-
-    It is the last callback, so that all others have seen the epoch when it stops. skorch stops at a
-    ``KeyboardInterrupt``.
-    """
-
-    def __init__(self):
-        self.reset()
-
-    def reset(self, monitor: Any = None, stopper: Any = None) -> None:
-        """Set the monitor and the early stopping of the next training."""
-        self.monitor = monitor
-        self.stopper = stopper
-        self.has_stopped_ = False
-
-    def on_epoch_begin(self, net: Any, **kwargs: Any) -> None:
-        """Report that an epoch begins."""
-        if self.monitor is not None:
-            self.monitor.begin_epoch()
-
-    def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
-        """Report that it has ended, and stop where the monitor or the stopper asks for it."""
-        if self.monitor is None:
-            return
-        wants_stop = self.monitor.end_epoch(net.history[-1])  # also in the last epoch
-        if wants_stop or (self.stopper is not None and self.stopper.wants_stop):
-            self.has_stopped_ = True
-            raise KeyboardInterrupt
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"monitor": None, "stopper": None, "has_stopped_": False}
-
-
-class Stopper(Callback):
-    """Early stopping of one net: follows the validation loss and keeps the best weights.
-
-    As in scikit-learn's MLPs, the best epoch is the one with the lowest loss. Only a decrease of
-    more than ``tol`` below the lowest loss so far counts as progress.
-    """
-
-    def __init__(self):
-        self.reset(is_active=False)
-
-    def reset(self, *, is_active: bool, patience: int = 1, tol: float = 0.0) -> None:
-        """Forget the last training, and set the parameters of the next."""
-        self.is_active = is_active
-        self.patience = patience
-        self.tol = tol
-        self.best_loss_ = float("inf")
-        self.best_weights_: dict[str, Any] | None = None
-        self.n_misses_ = 0
-
-    @property
-    def wants_stop(self) -> bool:
-        """True if the loss did not improve for ``patience`` epochs."""
-        return self.is_active and self.n_misses_ >= self.patience
-
-    def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
-        """Compare this epoch with the best one."""
-        if not self.is_active:
-            return
-        loss = net.history[-1]["valid_loss"]
-        self.n_misses_ = 0 if loss < self.best_loss_ - self.tol else self.n_misses_ + 1
-        if loss < self.best_loss_:
-            self.best_loss_ = loss
-            self.best_weights_ = copy.deepcopy(net.module_.state_dict())
-
-    def on_train_end(self, net: Any, **kwargs: Any) -> None:
-        """Restore the weights of the best epoch."""
-        if self.best_weights_ is not None:
-            net.module_.load_state_dict(self.best_weights_)
-            self.best_weights_ = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "best_weights_": None}
-
-
-def _listens(net: Any) -> bool:
-    """Return whether a callback or a method of a subclass acts on each batch."""
-    names = (*_STEP_METHODS, *BATCH_EVENTS)
-    owners = (next(c for c in type(net).__mro__ if name in vars(c)) for name in names)
-    is_plain = all(owner.__module__ in _PLAIN for owner in owners)
-    return not is_plain or any(hears_batches(callback, net) for _, callback in net.callbacks_)
+def _warn_about_last_layer(net: Any) -> None:
+    """Warn if the last layer of a classifier's module computes probabilities."""
+    layer = module = getattr(net.module_, "_orig_mod", net.module_)
+    while parts := list(layer.children()):
+        layer = parts[-1]
+    if net.criterion_.head != "squared" and isinstance(layer, _PROBABILITIES):
+        log = "log-" if isinstance(layer, torch.nn.LogSoftmax) else ""
+        warn_user(
+            f"Got module={type(module).__name__}, whose last layer, {type(layer).__name__}, "
+            f"returns {log}probabilities, but expected logits: remove this layer, since the loss "
+            f"applies the {net.criterion_.head} itself."
+        )
 
 
 def has_batch_norm(module: torch.nn.Module) -> bool:
@@ -238,8 +165,14 @@ class _MixupEStep(_Net):
     _n_workers: int | None = None
     # Processes that train this network together.
     _n_processes = 1
+    # Time of ``time.perf_counter`` at which an epoch ends early.
+    _deadline: float | None = None
+    # The moving average of the weights in this training, or None.
+    _average: MovingAverage | None = None
     # The low precision of the module's computations, or None; its weights keep theirs.
     _precision: torch.dtype | None = None
+    # The criterion of a net that is trimmed for prediction, for its predicted mean.
+    _trimmed_criterion: MixupELoss | None = None
 
     def __init__(
         self,
@@ -277,6 +210,14 @@ class _MixupEStep(_Net):
         """Continue training; see ``skorch.NeuralNet.partial_fit``."""
         X = with_weight(X, sample_weight)
         return super().partial_fit(X, y, classes=classes, **fit_params)
+
+    def initialize_criterion(self) -> Any:
+        """Create the criterion, which must be a ``MixupELoss``."""
+        if isinstance(self.criterion, (type, torch.nn.Module)):
+            _check_criterion(self.criterion)
+        super().initialize_criterion()
+        _check_criterion(self.criterion_)  # a function may create it
+        return self
 
     def get_iterator(self, dataset: Any, training: bool = False) -> Any:
         """Return in-memory batches where data and arguments allow, else a DataLoader."""
@@ -330,31 +271,93 @@ class _MixupEStep(_Net):
         return torch.autocast(torch.device(self.device).type, self._precision)
 
     def fit_loop(self, X: Any, y: Any = None, epochs: int | None = None, **fit_params: Any) -> Any:
-        """Train; the parameters are restored from their views whatever happens."""
-        try:
-            return super().fit_loop(X, y, epochs, **fit_params)
-        finally:
-            restore_parameters(self)
+        """Train, after a check of the criterion."""
+        self.check_training_readiness()
+        _check_criterion(getattr(self, "criterion_", None))  # a subclass may create another one
+        if not self.history:
+            _warn_about_last_layer(self)
+        return super().fit_loop(X, y, epochs, **fit_params)
 
     def run_single_epoch(
         self, iterator: Any, training: bool, prefix: str, step_fn: Any, **fit_params: Any
     ) -> None:
         """Run an epoch; a training epoch without per-batch events has no per-batch overhead."""
-        if iterator is None or not training or _listens(self):
-            if training:
-                restore_parameters(self)
+        if training and self._deadline is not None and iterator is not None:
+            iterator = _until(iterator, self._deadline)
+        if iterator is None or not training or listens(self):
             super().run_single_epoch(iterator, training, prefix, step_fn, **fit_params)
             return
         self._set_training(True)
-        is_shared = self._n_processes > 1
-        if fit_params or is_shared or why_not_by_hand(self, iterator) is not None:
-            restore_parameters(self)
+        is_plain = not fit_params and self._n_processes == 1 and self._average is None
+        if not is_plain or why_not_engine(self, iterator) is not None:
             values, sizes = self._run_quietly(iterator, fit_params)
         else:
-            sizes = iterator.sizes()
-            self.rest_rate()  # a step outside the engine may have changed it
-            values = run_by_hand(self, iterator, self.next_factors(len(sizes)))
+            values, sizes = self._run_by_engine(iterator), iterator.sizes()
         self.record_epoch(values, sizes)
+
+    def _run_by_engine(self, iterator: Batches) -> np.ndarray:
+        """Run an epoch of this net alone; return the losses of each step, (n_steps, 4)."""
+        inputs, weight = split_weight(iterator.X)
+        sizes, order = iterator.sizes(), iterator.order()
+        order = np.arange(iterator.n_samples) if order is None else order
+        self.rest_rate()  # a step outside the engine may have changed it
+        member = Member(
+            self,
+            (inputs, iterator.y, weight),
+            rows=iterator.indices,
+            factors=self.next_factors(len(sizes)),
+            order=lambda: order,
+            sizes=sizes,
+        )
+        trainer = Trainer([member])
+        try:
+            return trainer.run_epoch(1)[id(self)].values
+        finally:
+            trainer.close(is_over=False)
+
+    @contextmanager
+    def training(self, train: Any, valid: Any, n_epochs: int) -> Iterator[None]:
+        """Run a block that trains this net on these samples."""
+        yield
+
+    def together(self) -> AbstractContextManager[Any]:
+        """Return a context whose end waits for the other processes that train this net."""
+        return nullcontext()
+
+    def begin_quiet_epoch(self, train: Any, valid: Any) -> None:
+        """Begin an epoch that the engine runs: a row of the history, and the user's callbacks."""
+        if train is not None:
+            self.notify("on_epoch_begin", dataset_train=train, dataset_valid=valid)
+        else:  # there is no callback of the user
+            self.history.new_epoch()
+            self.history.record("epoch", len(self.history))
+
+    def end_quiet_epoch(self, row: Mapping[str, Any], train: Any, valid: Any) -> None:
+        """End it: the records of the epoch, and the user's callbacks."""
+        for name, value in row.items():
+            self.history.record(name, value)
+            if name in ("train_loss", "valid_loss", "valid_acc") and train is not None:
+                sign = -1 if name == "valid_acc" else 1
+                rows = (own for own in reversed(self.history) if own.get(f"{name}_best"))
+                best = next((sign * own[name] for own in rows), math.inf)
+                self.history.record(f"{name}_best", bool(sign * value < best))
+        if train is None:
+            return
+        users = [callback for _, callback in user_callbacks(self)]
+        if valid is not None and any(hears_validation(callback) for callback in users):
+            self.run_single_epoch(
+                self.get_iterator(valid, training=False),
+                training=False,
+                prefix="valid",
+                step_fn=self.validation_step,
+            )
+        self.call_users("on_epoch_end", dataset_train=train, dataset_valid=valid)
+        self.history[-1]["batches"] = []
+
+    def call_users(self, event: str, **params: Any) -> None:
+        """Call the callbacks of the user alone, after the engine did the work of skorch's own."""
+        for _, callback in user_callbacks(self):
+            getattr(callback, event)(self, **params)
 
     def _run_quietly(self, iterator: Any, fit_params: dict) -> tuple[np.ndarray, list[int]]:
         """Take a step for each batch; its records leave the device at the end of the epoch."""
@@ -369,6 +372,7 @@ class _MixupEStep(_Net):
 
             self._move_rate()
             self._step_optimizer(closure)
+            self._update_average()
             values.append(torch.stack([part.detach() for part in steps[0][:4]]))
             sizes.append(get_len(batch[0]))
         if not values:
@@ -382,12 +386,34 @@ class _MixupEStep(_Net):
         inputs = self._prepared(inputs, training=True)
         with self._in_precision():
             parts = self._loss_parts(inputs, yi, weight, fit_params)
-        loss = self.get_loss(parts, yi, X=Xi, training=True)
+        loss = self._own_loss(parts, yi, Xi) if overrides(self, "get_loss") else parts.loss
         loss.backward()
         return parts, loss
 
+    def _own_loss(self, parts: LossParts, y: Tensor, X: Any) -> Tensor:
+        """Return the loss of a subclass's ``get_loss``, which gets the parts of the loss."""
+        found, cause = "no loss with a gradient", None
+        try:
+            loss = self.get_loss(parts, y, X=X, training=True)
+            if isinstance(loss, Tensor) and loss.requires_grad:
+                return loss
+        except (AttributeError, IndexError, TypeError) as error:  # it expects a tensor
+            found, cause = f"{type(error).__name__}: {error}", error
+        raise TypeError(
+            f"Got {found!r} from {type(self).__name__}.get_loss in a training step, but expected a "
+            f"loss based on super().get_loss(y_pred, y_true, X, training), since y_pred is a "
+            f"LossParts there, and only its loss has a gradient."
+        ) from cause
+
     def _loss_parts(self, inputs: Any, y: Tensor, weight: Any, fit_params: dict) -> LossParts:
-        return self.criterion_(self.module_, inputs, y, weight, **fit_params)
+        if not overrides(self, "infer"):
+            return self.criterion_(self.module_, inputs, y, weight, **fit_params)
+        if len(self.criterion_.stages_of(self.module_)) > 1:
+            raise ValueError(
+                f"Got mix_at='hidden' with an infer of {type(self).__name__}, but expected "
+                f"mix_at='input', since the stages of the module run without infer."
+            )
+        return self.criterion_(_OwnInfer(self, fit_params), inputs, y, weight, **fit_params)
 
     def set_schedule(self, factors: Sequence[float] | None) -> None:
         """Set the factors of the learning rate at the next steps; None restores the rate."""
@@ -416,7 +442,13 @@ class _MixupEStep(_Net):
     def train_step(self, batch: Any, **fit_params: Any) -> dict[str, Any]:
         """Take a step at its scheduled rate."""
         self._move_rate()
-        return super().train_step(batch, **fit_params)
+        step = super().train_step(batch, **fit_params)
+        self._update_average()
+        return step
+
+    def _update_average(self) -> None:
+        if self._average is not None:
+            self._average.update(self.module_)
 
     def train_step_single(self, batch: Any, **fit_params: Any) -> dict[str, Any]:
         """Compute the loss and its gradients, and record the parts of the loss."""
@@ -436,6 +468,11 @@ class _MixupEStep(_Net):
         """Return the loss of a training step; elsewhere the plain, unmixed loss."""
         if isinstance(y_pred, LossParts):
             return y_pred.loss
+        if training:
+            raise TypeError(
+                f"Got y_pred of type {type(y_pred).__name__} in a training step, but expected the "
+                f"LossParts of super().train_step_single, which mixes samples."
+            )
         weight = split_weight(X)[1]
         if weight is not None:
             weight = to_tensor(weight, device=self.device)
@@ -490,10 +527,22 @@ class _MixupEStep(_Net):
                     files[name] = stack.enter_context(replacing(file)).name
             super().save_params(**files, use_safetensors=use_safetensors)
 
+    def trim_for_prediction(self) -> None:
+        """Remove what only training needs; see ``skorch.NeuralNet.trim_for_prediction``."""
+        self.check_is_fitted()
+        if self.criterion_ is not None:  # else it is already trimmed
+            # Not by an attribute, which skorch would register as one more criterion.
+            self.__dict__["_trimmed_criterion"] = copy.deepcopy(self.criterion_).cpu()
+        super().trim_for_prediction()
+
+    @property
+    def _fitted_criterion(self) -> MixupELoss:
+        return self.criterion_ if self._trimmed_criterion is None else self._trimmed_criterion
+
     def _get_predict_nonlinearity(self) -> Callable[[Tensor], Tensor]:
         self.check_is_fitted()
         if self.predict_nonlinearity == "auto":
-            return self.criterion_.predicted_mean
+            return self._fitted_criterion.predicted_mean
         return super()._get_predict_nonlinearity()
 
 
@@ -549,7 +598,7 @@ class MixupENet(_MixupEStep, NeuralNetClassifier):
 
     def _get_predict_nonlinearity(self) -> Callable[[Tensor], Tensor]:
         mean_of = super()._get_predict_nonlinearity()
-        if self.criterion_.head != "sigmoid":
+        if self._fitted_criterion.head != "sigmoid":
             return mean_of
 
         def probabilities(logits: Tensor) -> Tensor:
@@ -561,7 +610,7 @@ class MixupENet(_MixupEStep, NeuralNetClassifier):
     def predict(self, X: Any) -> Any:
         """Return the most probable class; for multi-label targets, the labels above one half."""
         self.check_is_fitted()
-        if self.criterion_.head != "sigmoid":
+        if self._fitted_criterion.head != "sigmoid":
             return super().predict(X)
         is_on = (as_logits(self.forward(X)) > 0).long().numpy()
         return is_on[:, 0] if is_on.shape[1] == 1 else is_on
@@ -604,35 +653,23 @@ def _float_type(module: torch.nn.Module) -> torch.dtype | None:
 
 
 def n_module_outputs(net: Any, X: Any, X_mean: np.ndarray) -> int:
-    """Run a new module on two samples; return the width of its output."""
+    """Return the width of a new module's output; one of unknown layers runs on two samples."""
+    known = n_outputs_of(net.module_)
+    if known is not None:
+        return known
     with torch.no_grad():  # not in inference mode: a lazy module creates its weights here
         return int(_logits([net], X[:2], X_mean).shape[2])
 
 
-def predicted(
-    nets: Sequence[Any],
-    X: Any,
-    X_mean: np.ndarray,
-    finish: Callable[[Tensor], np.ndarray],
-    n_outputs: int,
-) -> np.ndarray:
-    """Return ``finish(logits)`` of raw samples, in chunks, as an array with samples first.
-
-    ``finish`` gets logits of shape (n_members, n_rows, n_outputs).
-    """
+def logits_in_chunks(
+    nets: Sequence[Any], X: Any, X_mean: np.ndarray, n_outputs: int
+) -> Iterator[tuple[slice, Tensor]]:
+    """Yield slices of raw samples with their logits, (n_members, n_rows, n_outputs)."""
     width = max(X.shape[1], len(nets) * n_outputs)
     first, *others = in_chunks(X.shape[0], width, len(nets))
     with torch.inference_mode(), threads_for(nets[0].module_, first.stop):
-        values = finish(_logits(nets, X[first], X_mean))
-        if not others:
-            return values
-        # One array for all: small arrays between the chunks would keep freed chunks from being
-        # reused, and memory would grow with the number of samples.
-        whole = np.empty((X.shape[0], *values.shape[1:]), dtype=values.dtype)
-        whole[first] = values
-        for part in others:
-            whole[part] = finish(_logits(nets, X[part], X_mean))
-        return whole
+        for part in (first, *others):
+            yield part, _logits(nets, X[part], X_mean)
 
 
 def _logits(nets: Sequence[Any], X: Any, X_mean: np.ndarray) -> Tensor:
@@ -655,8 +692,10 @@ def forward_all(nets: Sequence[Any], X: Tensor) -> Tensor:
     logits : Tensor of shape (n_members, n_rows, n_outputs)
     """
     modules = [net.module_ for net in nets]
-    if len(nets) > 1 and all(is_plain(module) for module in modules):
-        return run_stacked(modules, X.to(torch.device(nets[0].device))).cpu().double()
+    if len(nets) > 1:
+        stacked = predict_stacked(modules, X.to(torch.device(nets[0].device)))
+        if stacked is not None:
+            return stacked.cpu().double()
     outputs = []
     for number, module in enumerate(modules):
         set_to_predict(module)
@@ -664,3 +703,230 @@ def forward_all(nets: Sequence[Any], X: Tensor) -> Tensor:
         # To the CPU before double precision, which some devices lack.
         outputs.append(as_logits(module(rows.to(torch.device(nets[number].device)))).cpu().double())
     return torch.stack(outputs) if len(outputs) > 1 else outputs[0][None]
+
+
+def _accepts(function: Callable[..., Any], name: str) -> bool:
+    try:
+        return name in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def module_arguments(
+    module: Callable[..., Any], widths: Mapping[str, Any], module_params: Any
+) -> dict:
+    """Return the arguments of a module: the user's, and the widths that it has parameters for."""
+    known = {name: width for name, width in widths.items() if _accepts(module, name)}
+    given = module_params or {}
+    _check_names(module, given, "module_params")
+    n_features = widths.get("n_features")
+    if n_features is not None and not is_same(given.get("n_features", n_features), n_features):
+        raise ValueError(
+            f"Got n_features={given['n_features']!r} in module_params, but expected "
+            f"{n_features}, as in X: leave it out, since it is filled in."
+        )
+    return {**known, **given}
+
+
+def _check_names(function: Callable[..., Any], given: Mapping[str, Any], name: str) -> None:
+    """Raise one sentence where the signature of a function lacks an argument."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return
+    known = [one.name for one in parameters]
+    unknown = [key for key in given if key not in known]
+    if unknown and not any(one.kind is one.VAR_KEYWORD for one in parameters):
+        raise ValueError(
+            f"Got {name} with {unknown[0]!r}, but expected arguments of {_name_of(function)}: "
+            f"{', '.join(known)}."
+        )
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    """Return the name of a function; for a partial, that of the function inside."""
+    function = getattr(function, "func", function)
+    return getattr(function, "__name__", repr(function))
+
+
+def _optimizer_arguments(optimizer: Any, settings: Mapping[str, Any]) -> dict:
+    decay = {"weight_decay": settings["weight_decay"]}
+    if not _accepts(optimizer, "weight_decay"):
+        if settings["weight_decay"]:
+            raise ValueError(
+                f"Got weight_decay={settings['weight_decay']} with {optimizer.__name__}, but "
+                f"expected 0, since that optimizer has none."
+            )
+        decay = {}
+    given = settings["optimizer_params"] or {}
+    own = {name: given[name] for name in given if name != "param_groups"}  # skorch reads these
+    _check_names(optimizer, own, "optimizer_params")
+    try:
+        _take_a_step(optimizer, own)
+    except Exception as error:  # torch fails on wrong values in many ways
+        raise ValueError(
+            f"Got optimizer_params={given!r}, but expected what {_name_of(optimizer)} takes: "
+            f"{error}."
+        ) from error
+    return {**decay, **given}
+
+
+def _take_a_step(optimizer: Any, arguments: Mapping[str, Any]) -> None:
+    """Check the arguments of an optimizer by a step: some of them are only used there."""
+    if not arguments or not issubclass(optimizer, tuple(OPTIMIZERS.values())):
+        return  # other optimizers may need more than this step
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    parameter.grad = torch.zeros(1)
+    optimizer([parameter], **arguments).step()
+
+
+def make_net(
+    net_class: Any,
+    settings: Mapping[str, Any],
+    modules: Mapping[str, Callable[..., torch.nn.Module]],
+    *,
+    widths: Mapping[str, Any],
+    order_rng: np.random.Generator,
+    mixing_rng: np.random.Generator,
+    device: torch.device,
+) -> Any:
+    """Build and initialise the skorch net; its initial weights come from torch's generator."""
+    module, optimizer = settings["module"], settings["optimizer"]
+    module = modules[module] if isinstance(module, str) else module
+    optimizer = OPTIMIZERS[optimizer] if isinstance(optimizer, str) else optimizer
+    parts = {
+        "module": module_arguments(module, widths, settings["module_params"]),
+        "criterion": {name: settings[name] for name in METHOD_RULES} | {"random_state": mixing_rng},
+        "optimizer": _optimizer_arguments(optimizer, settings),
+        "iterator_train": {"random_state": order_rng},
+    }
+    dunder = {f"{part}__{key}": value for part in parts for key, value in parts[part].items()}
+    net = net_class(
+        module,
+        optimizer=optimizer,
+        lr=settings["lr"],
+        max_epochs=settings["max_epochs"],
+        batch_size=settings["batch_size"],
+        train_split=None,
+        callbacks=_make_callbacks(settings["callbacks"]),
+        verbose=0,
+        device=str(device),
+        **dunder,
+    )
+    net._keeps_batches = False
+    try:
+        return net.initialize()
+    except (TypeError, ValueError, RuntimeError) as error:
+        if "empty parameter list" in str(error):
+            raise ValueError(
+                f"Got module={settings['module']!r}, which has no parameters to train."
+            ) from error
+        is_own = not isinstance(settings["module"], str)
+        if is_own or str(error).startswith("Got ") or "allocate" in str(error):  # too little memory
+            raise
+        raise ValueError(
+            f"Got module_params={settings['module_params']!r}, but expected what "
+            f"{_name_of(module)} takes: {error}."
+        ) from error
+
+
+def _make_callbacks(callbacks: Any) -> list[Any]:
+    for callback in callbacks or []:
+        if not is_callback(callback):
+            raise ValueError(
+                f"Got {callback!r} among the callbacks, but expected skorch callbacks, or pairs of "
+                f"a name and a callback."
+            )
+    # Copies: skorch writes into callbacks, and parameters belong to the user.
+    return [_copy_of(callback) for callback in callbacks or []]
+
+
+def _copy_of(callback: Any) -> Any:
+    try:
+        return copy.deepcopy(callback)
+    except TypeError as error:  # an open file, a thread, a connection
+        name = type(callback[1] if isinstance(callback, tuple) else callback).__name__
+        raise ValueError(
+            f"Got a {name} among the callbacks that cannot be copied ({error}), but expected one "
+            f"that opens what it needs in on_train_begin, since an estimator trains with copies."
+        ) from error
+
+
+def update_net(net: Any, settings: Mapping[str, Any]) -> None:
+    """Apply parameters that changed since the last training of a net."""
+    for name in METHOD_RULES:
+        setattr(net.criterion_, name, settings[name])
+        setattr(net, f"criterion__{name}", settings[name])
+    net.batch_size = settings["batch_size"]
+    changed = {}
+    if settings["lr"] != net.lr:  # else a schedule may have changed it on purpose
+        net.lr = changed["lr"] = settings["lr"]
+    arguments = _optimizer_arguments(type(net.optimizer_), settings)
+    if "weight_decay" in arguments:
+        changed["weight_decay"] = arguments["weight_decay"]
+    for group in net.optimizer_.param_groups:
+        group.update(changed)
+
+
+def set_head(net: Any, head: str) -> None:
+    """Set the head of the criterion without a new criterion."""
+    net.criterion__head = net.criterion_.head = head
+
+
+def check_batches(net: Any, n_rows: int) -> None:
+    """Raise one sentence where BatchNorm would have to train on single samples."""
+    if has_batch_norm(net.module_) and min(n_rows, net.batch_size) < 2:
+        raise ValueError(
+            f"Got batches of one sample (n_samples={n_rows}, batch_size={net.batch_size}), but "
+            f"expected at least two samples per batch for a module with BatchNorm."
+        )
+
+
+def remember(net: Any, *, is_new: bool = False) -> Callable[[], None]:
+    """Return a function that restores the current state of a net."""
+    if is_new:
+        return lambda: None  # a failed fit discards it
+    parts = (net.module_, net.optimizer_)
+    states = [copy.deepcopy(part.state_dict()) for part in parts]
+    n_epochs = len(net.history)
+    users = [callback for _, callback in net.callbacks_]
+    values = [_copied(vars(callback)) for callback in users]
+
+    def undo() -> None:
+        for part, state in zip(parts, states, strict=True):
+            part.load_state_dict(state)
+        for callback, before in zip(users, values, strict=True):
+            vars(callback).clear()
+            vars(callback).update(before)
+        del net.history[n_epochs:]
+
+    return undo
+
+
+def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy the attributes of a callback, with their tensors, which training writes into."""
+
+    def copied(value: Any) -> Any:
+        if isinstance(value, list):
+            return [copied(item) for item in value]
+        return value.clone() if isinstance(value, Tensor) else value
+
+    return {name: copied(value) for name, value in values.items()}
+
+
+def check_weights(net: Any) -> None:
+    """Raise one sentence where training has left a weight that is not finite."""
+    for name, parameter in net.module_.named_parameters():
+        if not bool(torch.isfinite(parameter).all()):
+            raise FloatingPointError(
+                f"The weights of {name} became non-finite in the last step; lower lr or eta, or "
+                f"scale the inputs."
+            )
+
+
+def rows_a_pass(net: Any, n_rows: int) -> int:
+    """Return the rows of a full batch in one pass, the clean ones of the penalty included."""
+    criterion, n_mixed = net.criterion_, min(net.batch_size, n_rows)
+    if not (criterion.has_mixing and criterion.has_penalty and criterion.single_pass):
+        return n_mixed
+    return n_mixed + share_size(n_mixed, criterion.penalty_fraction)

@@ -90,14 +90,8 @@ class PolyakAverage(Callback):
 
     def on_batch_end(self, net: Any, batch: Any = None, training: Any = None, **kwargs: Any):
         """Update the average after a step."""
-        if not training or self.average_ is None:
-            return
-        with torch.no_grad():
-            for average, weight in zip(self.average_, _weights_of(net), strict=True):
-                if average.is_floating_point():
-                    average.lerp_(weight.to(average.dtype), 1 - self.rate)
-                else:
-                    average.copy_(weight)
+        if training and self.average_ is not None:
+            _move(self.average_, _weights_of(net), self.rate)
 
     def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
         """Show the average to the callbacks after this one, also without validation samples."""
@@ -126,9 +120,70 @@ class PolyakAverage(Callback):
         }
 
 
+class MovingAverage:
+    """The average of a module's weights during one training, as the engine computes it.
+
+    After step ``t`` the factor of the average is ``min(decay, (1 + t) / (10 + t))``: it forgets the
+    initial weights quickly.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        The module.
+    decay : float
+        The largest factor.
+    """
+
+    def __init__(self, module: torch.nn.Module, decay: float):
+        self.decay, self.n_steps = decay, 0
+        self.average = [_wide_copy(weight) for weight in _tensors_of(module)]
+        self.raw: list[Tensor] | None = None
+
+    def resume(self, module: torch.nn.Module, average: Tensor, raw: Tensor, n_steps: int) -> None:
+        """Continue an average of the engine, which the module has now; all weights are flat."""
+        weights = _tensors_of(module)
+        sizes = [weight.numel() for weight in weights]
+        self.average, self.raw = (
+            [part.view_as(own) for part, own in zip(flat.split(sizes), weights, strict=True)]
+            for flat in (average, raw)
+        )
+        self.n_steps = n_steps
+
+    def update(self, module: torch.nn.Module) -> None:
+        """Take in the weights after a step."""
+        self.n_steps += 1
+        decay = min(self.decay, (1 + self.n_steps) / (10 + self.n_steps))
+        _move(self.average, _tensors_of(module), decay)
+
+    def show(self, module: torch.nn.Module) -> None:
+        """Put the average into the module, for evaluations and after training."""
+        if self.raw is None:
+            self.raw = [weight.detach().clone() for weight in _tensors_of(module)]
+            _fill(_tensors_of(module), self.average)
+
+    def hide(self, module: torch.nn.Module) -> None:
+        """Put the raw weights back, for the next steps."""
+        if self.raw is not None:
+            _fill(_tensors_of(module), self.raw)
+            self.raw = None
+
+
+def _move(averages: Iterable[Tensor], weights: Iterable[Tensor], decay: float) -> None:
+    with torch.no_grad():
+        for average, weight in zip(averages, weights, strict=True):
+            if average.is_floating_point():
+                average.lerp_(weight.to(average.dtype), 1 - decay)
+            else:
+                average.copy_(weight)
+
+
 def _weights_of(net: Any) -> list[Tensor]:
+    return _tensors_of(net.module_)
+
+
+def _tensors_of(module: torch.nn.Module) -> list[Tensor]:
     # By order, not by name: a wrapper for several devices changes the names.
-    return [*net.module_.parameters(), *net.module_.buffers()]
+    return [*module.parameters(), *module.buffers()]
 
 
 def _wide_copy(weight: Tensor) -> Tensor:

@@ -23,15 +23,14 @@ _OURS = {
         *("QuantileScaler", "TablePreprocessor"),
         *("read_columns", "select_columns"),
     ),
-    "mixupe_sklearn._estimators.targets": ("Labels",),
-    "mixupe_sklearn._runtime.seeding": ("Streams",),
+    "mixupe_sklearn._estimators.inputs": ("Labels",),
+    "mixupe_sklearn._runtime.torch_state": ("Streams",),
     "mixupe_sklearn._graphs.node_features": ("NodeInputs",),
     "mixupe_sklearn.callbacks": ("PolyakAverage", "WarmupCosine"),
     "mixupe_sklearn.diagnostics": ("DerivativeMonitor",),
     "mixupe_sklearn._images.augment": ("flip", "pad_crop", "resized_crop"),
     "mixupe_sklearn.modules": (
-        *("MLP", "EmbeddedMLP", "LeNet", "VGG", "PreActResNet", "WideResNet", "ResNet", "ViT"),
-        *("CoAtNet", "GIN"),
+        *("MLP", "LeNet", "VGG", "PreActResNet", "WideResNet", "ResNet", "ViT", "CoAtNet", "GIN"),
     ),
 }
 _SKLEARN = {
@@ -84,9 +83,8 @@ _SKOPS = {
     "mixupe_sklearn._data.batches": ("Batches",),
     "mixupe_sklearn._method.criterion": ("MixupELoss",),
     "mixupe_sklearn._graphs.node_features": ("NodeInputs",),
-    "mixupe_sklearn._net.net": (
-        *("EpochHook", "MixupENet", "MixupENetRegressor", "QuietLog", "SteadyTimer", "Stopper"),
-    ),
+    "mixupe_sklearn._net.callbacks": ("QuietLog", "SteadyTimer"),
+    "mixupe_sklearn._net.net": ("MixupENet", "MixupENetRegressor"),
     "mixupe_sklearn.adapters._input_transform": ("Prepare",),
     "numpy": ("dtype",),
     "skorch.callbacks.logging": ("EpochTimer",),

@@ -11,9 +11,10 @@ import torch
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from mixupe_sklearn._estimators.base import BaseMixupE
-from mixupe_sklearn._net.build import HOOK, STOPPER, make_net, module_arguments, set_head
-from mixupe_sklearn._persistence.allowed_types import UnknownNameError, is_known, name_of
-from mixupe_sklearn._runtime.seeding import alone, seeded
+from mixupe_sklearn._net.callbacks import user_callbacks
+from mixupe_sklearn._net.net import make_net, module_arguments, set_head
+from mixupe_sklearn._persistence.allowed_types import is_known, name_of
+from mixupe_sklearn._runtime.torch_state import alone, seeded
 from mixupe_sklearn._training.config import of_member
 from mixupe_sklearn._utils.parameter_rules import is_same
 from mixupe_sklearn._utils.warnings import warn_user
@@ -46,14 +47,8 @@ def _state_of_net(net: Any, keep_training: bool) -> dict[str, Any]:
         kept["classes"] = net.classes_inferred_
     if keep_training:
         kept["optimizer"] = net.optimizer_.state_dict()
-        kept["callbacks"] = [callback for _, callback in _user_callbacks(net)]
+        kept["callbacks"] = [callback for _, callback in user_callbacks(net)]
     return kept
-
-
-def _user_callbacks(net: Any) -> list[tuple[str, Any]]:
-    """The callbacks that the user added."""
-    ours = {STOPPER, HOOK, *(name for name, _ in net._default_callbacks)}
-    return [pair for pair in net.callbacks_ if pair[0] not in ours]
 
 
 def restore(
@@ -114,7 +109,7 @@ def _build(
     if "optimizer" in kept:
         _check_optimizer(net, kept["optimizer"])
         net.optimizer_.load_state_dict(kept["optimizer"])
-        for (_, callback), own in zip(_user_callbacks(net), kept["callbacks"], strict=True):
+        for (_, callback), own in zip(user_callbacks(net), kept["callbacks"], strict=True):
             vars(callback).clear()
             vars(callback).update(vars(own))
     return net
@@ -140,14 +135,8 @@ def _check_module(
     n_values = sum(value.numel() for value in weights.values())
     if _largest(arguments) > max(n_values, SMALL):
         raise ValueError("has arguments of its module that exceed the size of its weights")
-    try:
-        with torch.device("meta"), at_most(len(weights)):
-            made = module(**arguments)
-    except RuntimeError as error:  # its constructor reads values
-        raise UnknownNameError(
-            f"has a {made_by.__name__} whose size is unknown before it is built: if you trust "
-            f"whoever wrote it, use load(..., trusted=[{made_by.__name__}])"
-        ) from error
+    with torch.device("meta"), at_most(len(weights)):
+        made = module(**arguments)
     wanted = {name: (value.shape, value.dtype) for name, value in made.state_dict().items()}
     if wanted != {name: (value.shape, value.dtype) for name, value in weights.items()}:
         raise ValueError(f"has weights that do not match a {made_by.__name__}")

@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 import torch
 
-from mixupe_sklearn._runtime.device import drop_compiled
+from mixupe_sklearn._runtime.torch_state import drop_compiled
 from mixupe_sklearn._utils.warnings import warn_user
 
 # The backend of torch.compile, and how many networks one process may compile. torch's own limit is

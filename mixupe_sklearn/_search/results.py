@@ -8,17 +8,15 @@ import numpy as np
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from mixupe_sklearn._search.space import Space
-from mixupe_sklearn._search.storage import quiet
-from mixupe_sklearn._search.study import ERROR, RESULT, has_own_note, live_trials
+from mixupe_sklearn._search.study import ERROR, RESULT, has_own_note, live_trials, quiet
 
 STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
 
 
-def finished_trials(study: Any, space: Space) -> list[FrozenTrial]:
-    """Finished trials, those of a grid in the order of the grid."""
+def finished_trials(study: Any) -> list[FrozenTrial]:
+    """Finished trials in the order of their numbers."""
     trials = [trial for trial in live_trials(study) if trial.state in STATES and trial.params]
-    return sorted(trials, key=lambda t: space.place(t.params) if space.is_grid else t.number)
+    return sorted(trials, key=lambda trial: trial.number)
 
 
 def error_of(trial: FrozenTrial) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
+from mixupe_sklearn._estimators.base import BaseMixupE
 from mixupe_sklearn._utils.parameter_rules import is_same
 
 # The grid of the paper's tabular experiments.
@@ -117,6 +118,27 @@ def _as_choices(name: str, values: Any) -> list[Any]:
             f"FloatDistribution(0.01, 1.0, log=True)."
         )
     return list(values)
+
+
+def resolve_space(space: Any, estimator: Any, prefix: str, core: Any) -> Space:
+    """Turn the ``space`` parameter into a Space whose names the estimator has.
+
+    ``core`` is the last step of the estimator, and ``prefix`` that of its parameters.
+    """
+    if isinstance(space, Mapping):
+        check_names(space, estimator.get_params(deep=True))
+        return Space.of(space)
+    if space not in ("paper", "default"):
+        raise ValueError(
+            f"Got space={space!r}, but expected 'paper', 'default' or a dict of lists "
+            f"or Optuna distributions."
+        )
+    if not isinstance(core, BaseMixupE):
+        raise ValueError(
+            f"Got space={space!r} for a {type(core).__name__}, but expected a dict "
+            f"of its parameters."
+        )
+    return named_space(space, prefix, core.method)
 
 
 def named_space(space: str, prefix: str, method: str) -> Space:

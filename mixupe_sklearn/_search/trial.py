@@ -3,6 +3,7 @@
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import _check_method_params
 
-from mixupe_sklearn._search.storage import TRANSIENT_ERRORS
+from mixupe_sklearn._estimators.base import BaseMixupE
+from mixupe_sklearn._search.space import Space
+from mixupe_sklearn._search.study import TRANSIENT_ERRORS
+from mixupe_sklearn._training.config import n_epochs_for
 
 
 def final_estimator(estimator: Any) -> tuple[str, Any]:
@@ -46,6 +50,28 @@ class Task:
     def n_fits(self) -> int:
         """Fits of one trial."""
         return len(self.folds) * len(self.seeds)
+
+    def longest_fit(self, space: Space) -> int | None:
+        """Upper bound of the epochs of a fit; None where no epochs are reported."""
+        prefix, core = final_estimator(self.estimator)
+        if not isinstance(core, BaseMixupE):
+            return None
+
+        def largest(name: str, low: float) -> Any:
+            """The largest value of a parameter; the fit itself raises for invalid ones."""
+            kind: Any = space.distributions.get(prefix + name)
+            fixed = getattr(core, name)
+            values = getattr(kind, "choices", None) or [getattr(kind, "high", fixed)]
+            return max((v for v in values if isinstance(v, Real) and float(v) >= low), default=low)
+
+        n_rows = min(len(train) for train, _ in self.folds)
+        if largest("early_stopping", False):
+            # One network holds out this fraction. An ensemble deals its samples into whole parts.
+            fraction = largest("validation_fraction", 0.0)
+            n_parts = max(2, round(1 / fraction)) if fraction else n_rows
+            n_rows = max(1, n_rows - max(round(fraction * n_rows), n_rows // n_parts))
+        lengths = (largest("max_epochs", 1), largest("min_steps", 0))
+        return n_epochs_for(*lengths, n_rows, largest("batch_size", 1))
 
     def model(self, params: Mapping[str, Any], seed: int | None) -> Any:
         """A new estimator with a trial's parameters and a seed (None keeps its own)."""

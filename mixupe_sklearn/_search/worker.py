@@ -1,29 +1,42 @@
-"""A worker of a study: it claims trials, evaluates them and reports the results."""
+"""The workers of a study: each claims trials, evaluates them and reports the results.
+
+One worker runs in this process, several in processes of their own. A progress bar shows the trials
+of all of them.
+"""
 
 import math
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import optuna
+from joblib import Parallel, delayed
 from optuna.samplers import GridSampler, RandomSampler
 from optuna.trial import Trial, TrialState
+from tqdm.auto import tqdm
 
 from mixupe_sklearn._search.evaluate import evaluate_batched, evaluate_sequential, why_not_batched
-from mixupe_sklearn._search.job import Job
-from mixupe_sklearn._search.storage import TRANSIENT_ERRORS, close_connections, quiet
+from mixupe_sklearn._search.space import Space
 from mixupe_sklearn._search.study import (
     ERROR,
     RESULT,
+    TRANSIENT_ERRORS,
     LostTrials,
     claim,
+    close_connections,
     finish,
     heartbeats,
     live_trials,
+    quiet,
+    repeat_while,
     requeue,
+    requeue_all,
 )
-from mixupe_sklearn._search.trial import PruningReporter, TrialResult
+from mixupe_sklearn._search.trial import PruningReporter, Task, TrialResult
 
 # Networks in one batch. Beyond ten, a step gets no cheaper per network. With five it costs little
 # more, and a sampler that learns from finished trials waits for fewer of them.
@@ -32,6 +45,74 @@ N_BATCHED, N_LEARNING = 10, 5
 PAUSES = 0.02, 0.5
 # What a study stores of a trial's result.
 RESULT_FIELDS = ("scores", "fit_time", "score_time", "n_epochs")
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that a worker needs; it is sent to other processes."""
+
+    task: Task
+    space: Space
+    storage: Any
+    study_name: str
+    sampler: Any
+    pruner: Any
+    n_trials: float
+    n_jobs: int
+    deadline: float  # wall-clock time, which processes share
+    vectorize: bool | str
+    n_epochs: int | None  # the longest training of a fit; None where no epochs are reported
+    token: str  # identifies the trials of this search's workers
+
+
+def run(job: Job, study: Any, *, is_shown: bool, is_resumable: bool) -> str | None:
+    """Run a study to its end; return why networks were not batched, or None.
+
+    If worker processes end early, their trials are queued again.
+    """
+    with _progress_bar(study, job.n_trials) if is_shown else nullcontext():
+        if job.n_jobs == 1:
+            return work(job, study)
+        try:
+            processes = Parallel(n_jobs=job.n_jobs)
+            reasons = processes(delayed(work_in_process)(job, n) for n in range(job.n_jobs))
+        except BaseException as error:
+            requeue_all(study, job.token)
+            if not isinstance(error, BrokenExecutor):
+                raise
+            hint = "Fit again to resume" if is_resumable else "Set storage to resume"
+            raise RuntimeError(
+                f"A worker process died (killed, or out of memory?). {hint} where it stopped."
+            ) from error
+        return next(filter(None, reasons), None)
+
+
+@contextmanager
+def _progress_bar(study: Any, n_trials: float) -> Iterator[None]:
+    """Show finished trials, the best score and the time left while a block runs.
+
+    It queries the study twice a second, since other processes may run the trials.
+    """
+
+    def finished() -> list[Any]:
+        return [trial for trial in live_trials(study) if trial.state.is_finished()]
+
+    def update() -> None:
+        trials = finished()
+        scores = [trial.value for trial in trials if trial.state == TrialState.COMPLETE]
+        bar.set_postfix({"best": f"{max(scores):.4f}"} if scores else {}, refresh=False)
+        bar.n = len(trials)
+        bar.refresh()
+
+    total = int(n_trials) if n_trials < math.inf else None
+    bar = tqdm(total=total, unit="trial", initial=len(finished()))
+    try:
+        with repeat_while(0.5, update):
+            yield
+    finally:
+        with suppress(*TRANSIENT_ERRORS):
+            update()
+        bar.close()
 
 
 def work_in_process(job: Job, number: int) -> str | None:

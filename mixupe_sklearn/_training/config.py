@@ -38,6 +38,10 @@ TRAINING_RULES: dict[str, Rule] = {
     "validation_fraction": Number("a number above 0 and below 1", high=1, open_low=True),
     "n_iter_no_change": Number("an integer >= 1", low=1, integer=True),
     "tol": Number("a number >= 0"),
+    "ema_decay": Number(
+        "a number above 0 and below 1, or None", high=1, open_low=True, or_none=True
+    ),
+    "time_limit": Number("a number of seconds > 0, or None", open_low=True, or_none=True),
     "warm_start": FLAG,
     # Above this number, the thread library ends the process where it cannot start the threads.
     "n_threads": Number(
@@ -90,6 +94,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "validation_fraction": 0.1,
         "n_iter_no_change": 10,
         "tol": 1e-4,
+        "ema_decay": None,
     },
 }
 
@@ -176,17 +181,6 @@ def n_epochs_for(max_epochs: int, min_steps: int, n_rows: int, batch_size: int) 
     200
     """
     return max(max_epochs, math.ceil(min_steps / math.ceil(n_rows / batch_size)))
-
-
-def n_epochs_per_evaluation(n_epochs: int) -> int:
-    """Return the epochs between two evaluations of an ensemble: at most a hundred evaluations.
-
-    Examples
-    --------
-    >>> n_epochs_per_evaluation(50), n_epochs_per_evaluation(500)
-    (1, 5)
-    """
-    return math.ceil(n_epochs / 100)
 
 
 def rate_factors(schedule: str, n_steps: int) -> list[float] | None:

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 _one_at_a_time = threading.RLock()
-# Ours, and scikit-learn's wrapper around fit of every estimator that takes callbacks.
-_NOT_THE_USERS = ("mixupe_sklearn.", "sklearn.callback.")
+# Ours, skorch's, and scikit-learn's wrapper around fit of every estimator that takes callbacks.
+_NOT_THE_USERS = ("mixupe_sklearn.", "skorch.", "sklearn.callback.")
 
 
 @contextmanager

@@ -13,11 +13,11 @@ from torch import Tensor
 from mixupe_sklearn._data.rows import Rows, to_numpy
 from mixupe_sklearn._estimators.base import BaseMixupE, all_or_nothing
 from mixupe_sklearn._estimators.fit_monitor import with_callbacks
-from mixupe_sklearn._estimators.targets import ClassTargets
+from mixupe_sklearn._estimators.inputs import ClassTargets
 from mixupe_sklearn._method.criterion import METHOD_RULES
 from mixupe_sklearn._method.forward import as_logits, run_stages, set_to_predict, stages_of
 from mixupe_sklearn._net.net import float_type
-from mixupe_sklearn._runtime.device import multiplications, threads_for
+from mixupe_sklearn._runtime.torch_state import multiplications, threads_for
 from mixupe_sklearn._training.config import BY_MEMBER, FIXED
 from mixupe_sklearn._utils.parameter_rules import check_rules
 
@@ -28,6 +28,8 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
     # One network, trained for ``max_epochs``: no ensemble and no minimum number of steps.
     n_members = 1
     min_steps = 0
+    ema_decay = None
+    time_limit = None
     _more_steps = "max_epochs"
     _y_is_numeric = False
     _fixed_names = tuple(name for name in FIXED if name != "n_members")
@@ -213,7 +215,7 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
 
     def _settings(self) -> Mapping[str, Any]:
         # Not every classifier has these as parameters.
-        constant = ("n_members", "min_steps", "mix_at", "compile")
+        constant = ("n_members", "min_steps", "ema_decay", "time_limit", "mix_at", "compile")
         return {name: getattr(self, name) for name in constant} | vars(self)
 
     def _begin(self, X, y, sample_weight, *, is_new, learn) -> Rows:

@@ -13,9 +13,9 @@ from mixupe_sklearn._data.rows import Rows, Tensors, free_memory, on_device
 from mixupe_sklearn._distributed.net import DistributedNet
 from mixupe_sklearn._distributed.process_group import own_device, same_seed, trains_together
 from mixupe_sklearn._images.read import channel_statistics
-from mixupe_sklearn._net.build import first_rows
+from mixupe_sklearn._net.autograd import first_rows
 from mixupe_sklearn._net.net import MixupENet, float_type
-from mixupe_sklearn._runtime.device import resolve_device
+from mixupe_sklearn._runtime.torch_state import resolve_device
 from mixupe_sklearn._utils.parameter_rules import Number, check_rules
 from mixupe_sklearn.adapters._base import AdapterClassifier
 from mixupe_sklearn.adapters._input_transform import FEW_CHANNELS, Prepare, is_unsafe_last

@@ -8,7 +8,6 @@ from typing import Any
 from torch import nn
 
 from mixupe_sklearn.modules.coatnet import CoAtNet
-from mixupe_sklearn.modules.embedded_mlp import EmbeddedMLP, quantile_bins
 from mixupe_sklearn.modules.lenet import LeNet
 from mixupe_sklearn.modules.mlp import MLP
 from mixupe_sklearn.modules.preact_resnet import PreActResNet, WideResNet
@@ -37,13 +36,11 @@ __all__ = [
     "NAMED",
     "VGG",
     "CoAtNet",
-    "EmbeddedMLP",
     "LeNet",
     "PreActResNet",
     "ResNet",
     "ViT",
     "WideResNet",
-    "quantile_bins",
 ]
 
 

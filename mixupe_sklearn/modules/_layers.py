@@ -102,9 +102,9 @@ class ImageCheck(nn.Module):
         )
 
 
-def is_count(value: Any, low: int = 1) -> bool:
-    """Whether a value is an integer of at least ``low``, and not a boolean."""
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= low
+def is_count(value: Any) -> bool:
+    """Whether a value is an integer of at least 1, and not a boolean."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
 
 
 def check_counts(**counts: Any) -> None:

@@ -1,10 +1,11 @@
 """The multi-layer perceptron of the paper's tabular experiments."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from numbers import Integral
+from typing import Any
 
-from torch import nn
-
-from mixupe_sklearn.modules._layers import Staged, check_sequence
+import torch
+from torch import Tensor, nn
 
 ACTIVATIONS = {
     "relu": nn.ReLU,
@@ -13,9 +14,38 @@ ACTIVATIONS = {
     "tanh": nn.Tanh,
     "identity": nn.Identity,
 }
+RATE = 6.0  # ratio of the learning rate of an input factor to that of the weights
 
 
-class MLP(Staged):
+class ScaledLinear(nn.Linear):
+    """A linear layer that learns a factor for each input feature, at a higher learning rate.
+
+    The factor of a feature is ``RATE * scale``, and starts at 1. The steps of Adam do not depend on
+    the size of a gradient. A parameter that is multiplied by ``RATE`` therefore learns as with
+    ``RATE`` times the learning rate, and needs no parameter group.
+
+    Examples
+    --------
+    >>> import torch
+    >>> layer = ScaledLinear(4, 3)
+    >>> layer.scale.shape, torch.equal(layer.scaled_weight(), layer.weight)
+    (torch.Size([4]), True)
+    """
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True):
+        super().__init__(in_features, out_features, bias=bias)
+        self.scale = nn.Parameter(torch.full((in_features,), 1 / RATE))
+
+    def scaled_weight(self) -> Tensor:
+        """Return the weight of the plain linear layer with the same output."""
+        return self.weight * (RATE * self.scale)
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the output of a batch."""
+        return nn.functional.linear(X, self.scaled_weight(), self.bias)
+
+
+class MLP(nn.Module):
     """Fully connected network. The defaults are the paper's: two hidden layers of 128, ReLU.
 
     Parameters
@@ -35,6 +65,9 @@ class MLP(Staged):
     bias : bool, default=True
         Whether the linear layers have a bias. Without it, and with ReLU and centred inputs,
         the two penalties of MixupE are equal.
+    input_scale : bool, default=False
+        Whether the first layer learns a factor for each input feature, with six times the learning
+        rate.
 
     Attributes
     ----------
@@ -64,19 +97,38 @@ class MLP(Staged):
         dropout: float = 0.0,
         batch_norm: bool = False,
         bias: bool = True,
+        input_scale: bool = False,
     ):
+        super().__init__()
         if activation not in ACTIVATIONS:
             known = ", ".join(repr(name) for name in ACTIVATIONS)
             raise ValueError(f"Got activation={activation!r}, but expected one of {known}.")
         stages: list[nn.Module] = []
         width = n_features
-        for d_layer in check_sequence("d_hidden", d_hidden, n_least=0):
-            layers: list[nn.Module] = [nn.Linear(width, d_layer, bias=bias)]
+        linear = ScaledLinear if input_scale else nn.Linear  # of the next layer
+        for d_layer in _check_widths(d_hidden):
+            layers: list[nn.Module] = [linear(width, d_layer, bias=bias)]
             if batch_norm:
                 layers.append(nn.BatchNorm1d(d_layer))
             layers.append(ACTIVATIONS[activation]())
             if dropout:
                 layers.append(nn.Dropout(dropout))
             stages.append(nn.Sequential(*layers))
-            width = d_layer
-        super().__init__([*stages, nn.Linear(width, n_outputs, bias=bias)])
+            width, linear = d_layer, nn.Linear
+        self.stages = nn.ModuleList([*stages, linear(width, n_outputs, bias=bias)])
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the logits of a batch."""
+        for stage in self.stages:
+            X = stage(X)
+        return X
+
+
+def _check_widths(d_hidden: Any) -> tuple[int, ...]:
+    widths = tuple(d_hidden) if isinstance(d_hidden, Iterable) else (None,)
+    for width in widths:
+        if not isinstance(width, Integral) or isinstance(width, bool) or int(width) < 1:
+            raise ValueError(
+                f"Got d_hidden={d_hidden!r}, but expected a sequence of integers >= 1."
+            )
+    return widths

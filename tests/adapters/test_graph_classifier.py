@@ -234,7 +234,8 @@ def test_early_stopping_keeps_the_best_epoch(rings):
 def test_warm_start_and_partial_fit(rings):
     X, y = rings
     model = make(warm_start=True, max_epochs=2).fit(X, y)
-    assert model.fit(X, y).n_iter_ == 4
+    assert model.fit(X, y).n_iter_ == 2
+    assert len(model.history_) == 4
     with pytest.raises(ValueError, match="Got a new value of without_features, but expected that"):
         model.set_params(without_features="ones").fit(X, y)
     partial = make()

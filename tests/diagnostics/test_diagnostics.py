@@ -21,8 +21,7 @@ from mixupe_sklearn import (
     preset,
 )
 from mixupe_sklearn._diagnostics.taylor import coefficients, moments, nodes
-from mixupe_sklearn._method.glm import glm_loss
-from mixupe_sklearn._method.penalties import directional_penalty, one_minus_lam_mean
+from mixupe_sklearn._method.formulas import directional_penalty, glm_loss, one_minus_lam_mean
 from mixupe_sklearn.diagnostics import directional_derivatives, glm_complexity
 from mixupe_sklearn.modules import MLP
 

@@ -206,10 +206,13 @@ def test_displays_accept_axes(iris):
         plot_penalty(fitted, member=5)
 
 
-def test_members_trained_together_have_one_curve(iris):
+def test_members_have_one_mean_curve_and_a_history_each(iris):
     fitted = classifier(n_members=2).fit(*iris)
     display = LossCurvesDisplay.from_estimator(fitted)
     np.testing.assert_allclose(display.lines_[0].get_ydata(), fitted.loss_curve_)
+    own = [net.history[:, "train_loss"] for net in fitted.nets_]
+    np.testing.assert_allclose(np.mean(own, axis=0), fitted.loss_curve_)
+    assert own[0] != own[1]
 
 
 def test_plots_without_a_monitor_raise(iris):

@@ -31,7 +31,7 @@ from mixupe_sklearn import MixupELoss
 from mixupe_sklearn._distributed.net import DistributedNet
 from mixupe_sklearn._distributed.process_group import join, trains_together
 from mixupe_sklearn._distributed.sharding import Shard, own_draw, shard_sizes, sharded_loss
-from mixupe_sklearn._method.mixup import Draw
+from mixupe_sklearn._method.formulas import Draw
 
 PROGRAM = Path(__file__).parents[1] / "distributed_programs.py"
 
@@ -130,7 +130,7 @@ def test_averaged_weights_stop_early_in_the_same_epoch_of_all_processes(found):
 
 
 def test_the_main_process_decides_when_training_stops(found):
-    by_main = {"n_epochs": 2, "is_planned": True}
+    by_main = {"n_epochs": 2}
     for main_asks, other_asks in (process["stops"] for process in found[:2]):
         assert main_asks == by_main
         assert other_asks["n_epochs"] == 4

@@ -24,7 +24,7 @@ N_SCORES = {"estimators": 1, "images": 1, "speech": 1, "graphs": 2}
     [
         ("README.md", 4),
         ("docs/user_guide/estimators.md", 4),
-        ("docs/user_guide/preprocessing.md", 7),
+        ("docs/user_guide/preprocessing.md", 5),
         ("docs/user_guide/searching.md", 4),
         ("docs/user_guide/method.md", 1),
         ("docs/user_guide/diagnostics.md", 4),

@@ -355,7 +355,7 @@ def test_a_loss_that_becomes_non_finite(iris):
         classifier.fit(X, y)
     assert not hasattr(classifier, "net_")
     classifier.set_params(n_members=2, alpha=0.5, eta=0.1)
-    with pytest.raises(FloatingPointError, match=r"non-finite in epoch 1: mixup_loss=.*lower lr"):
+    with pytest.raises(FloatingPointError, match=r"in epoch 1, batch \d+: mixup_loss=.*lower lr"):
         classifier.fit(X, y)
     assert not hasattr(classifier, "nets_")
 

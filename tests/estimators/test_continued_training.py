@@ -107,6 +107,21 @@ def test_warm_start_continues_and_a_cold_start_begins_anew(small_digits):
     assert len(cold.fit(X, y).fit(X, y).loss_curve_) == 2
 
 
+@pytest.mark.parametrize("n_members", [1, 2])
+def test_n_iter_counts_the_epochs_of_the_last_fit(small_digits, n_members):
+    X, y = small_digits
+    params = {"max_epochs": 3, "n_members": n_members, "warm_start": True}
+    classifier = paper_classifier(**params).fit(X, y)
+    assert classifier.n_iter_ == 3
+    assert classifier.partial_fit(X, y).n_iter_ == 4
+    assert classifier.set_params(max_epochs=2).fit(X, y).n_iter_ == 2
+    assert classifier.partial_fit(X, y).n_iter_ == 3
+    assert len(classifier.loss_curve_) == len(classifier.history_) == 3 + 1 + 2 + 1
+    assert [row["epoch"] for row in classifier.history_] == list(range(1, 8))
+    assert classifier.set_params(warm_start=False).fit(X, y).n_iter_ == 2
+    assert len(classifier.loss_curve_) == 2
+
+
 def test_warm_start_rejects_new_labels(small_digits):
     X, y = small_digits
     classifier = paper_classifier(max_epochs=1, warm_start=True).fit(X, y)
@@ -167,7 +182,8 @@ def test_early_stopping_may_be_switched_on_later(small_digits):
     X, y = small_digits
     classifier = paper_classifier(max_epochs=2, random_state=0, warm_start=True).fit(X, y)
     classifier.set_params(early_stopping=True, max_epochs=50, n_iter_no_change=2, tol=10.0)
-    assert classifier.fit(X, y).n_iter_ == 2 + 3
+    assert classifier.fit(X, y).n_iter_ == 3
+    assert len(classifier.loss_curve_) == 2 + 3
 
 
 def test_continued_training_holds_out_the_same_samples(small_digits):
@@ -175,7 +191,7 @@ def test_continued_training_holds_out_the_same_samples(small_digits):
     estimator = paper_classifier(early_stopping=True, random_state=0)
     rows = estimator._rows(X, y, None, is_new=True, learn=True)
     estimator._spawn_generators()
-    first, second = (estimator._hold_out(rows)[1].index for _ in range(2))
+    (first,), (second,) = (estimator._hold_out(rows, n_groups=1).index for _ in range(2))
     assert np.array_equal(first, second)
 
 

@@ -1,7 +1,6 @@
 """Ensembles: several networks in one estimator."""
 
 import copy
-import math
 import pickle
 from types import SimpleNamespace
 
@@ -16,7 +15,7 @@ from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
-from skorch.callbacks import Callback, EarlyStopping, EpochScoring
+from skorch.callbacks import Callback, EarlyStopping, EpochScoring, LRScheduler
 
 from mixupe_sklearn import (
     MixupEClassifier,
@@ -27,13 +26,15 @@ from mixupe_sklearn import (
 )
 from mixupe_sklearn._data import rows as _rows
 from mixupe_sklearn._data.rows import hold_out_folds, stratified_folds
-from mixupe_sklearn._engine.trainer import Stepper
-from mixupe_sklearn._estimators import ensemble as _ensemble
-from mixupe_sklearn._estimators.ensemble import BatchedMembers, SequentialMembers
+from mixupe_sklearn._engine import trainer as _trainer
+from mixupe_sklearn._engine.network import Network
+from mixupe_sklearn._engine.trainer import Stepper, Trainer
+from mixupe_sklearn._estimators import base as _base
 from mixupe_sklearn._estimators.fit_monitor import HAS_CALLBACKS
 from mixupe_sklearn._net import net as _net
-from mixupe_sklearn._training import early_stopping as _stopping
-from mixupe_sklearn._training.early_stopping import GroupEarlyStopping, stacking_weights
+from mixupe_sklearn._net.autograd import AutogradTrainer
+from mixupe_sklearn._training import loop as _loop
+from mixupe_sklearn._training.loop import stacking_weights
 
 SMALL = preset("paper") | {
     "alpha": 0.5,
@@ -51,7 +52,7 @@ SMALL = preset("paper") | {
 FOLDS = {"early_stopping": True}
 GROUPS = {"alpha": (0.0, 2.0), "early_stopping": True}
 # With these parameters, members train in turn.
-APART = {"mix_at": "hidden"}
+APART = {"penalty": "directional"}
 
 
 def small(estimator_class=MixupEClassifier, **params):
@@ -75,14 +76,16 @@ def column(history, name):
 @pytest.fixture
 def trainers(monkeypatch):
     """Record the class of each trainer, and the numbers of each member's training samples."""
-    made, make = [], _ensemble.make_trainer
+    made, train = [], _base.train
 
-    def recorded(nets, tensors, own, settings, validation_sets):
-        trainer = make(nets, tensors, own, settings, validation_sets)
-        made.append(SimpleNamespace(kind=type(trainer), own=own, n_rows=len(tensors[1])))
-        return trainer
+    def recorded(fits, trainer, *args, **kwargs):
+        members = [member for fit in fits for member in fit.members]
+        whole = np.arange(members[0].n_rows)
+        own = [whole if member.rows is None else member.rows for member in members]
+        made.append(SimpleNamespace(kind=type(trainer), own=own))
+        return train(fits, trainer, *args, **kwargs)
 
-    monkeypatch.setattr(_ensemble, "make_trainer", recorded)
+    monkeypatch.setattr(_base, "train", recorded)
     return made
 
 
@@ -91,10 +94,8 @@ def one_by_one(monkeypatch):
     """Return a function that makes members train in turn, by autograd in the loop of skorch."""
 
     def force():
-        monkeypatch.setattr(
-            _ensemble, "why_not_by_hand", lambda net, iterator: "forced by the test"
-        )
-        monkeypatch.setattr(_net, "_listens", lambda net: True)
+        monkeypatch.setattr(_base, "why_not_together", lambda member, settings: "forced")
+        monkeypatch.setattr(_net, "listens", lambda net: True)
 
     return force
 
@@ -146,14 +147,16 @@ CASES = {
     "rates": ("softmax", {"lr_schedule": "cosine", "optimizer": "sgd", "lr": 0.5}),
     "one cycle": ("softmax", {"lr_schedule": "onecycle", **GROUPS}),
     "momentum": ("softmax", {"optimizer": "sgd", "optimizer_params": {"momentum": 0.9}}),
-    "directional": ("softmax", {"penalty": "directional", **FOLDS}),
+    "hidden": ("softmax", {"mix_at": "hidden", **FOLDS}),
+    "scaled": ("softmax", {"module_params": {"d_hidden": (7, 5), "input_scale": True}, **FOLDS}),
+    "average": ("softmax", {"ema_decay": 0.9, **FOLDS}),
     "a share": ("softmax", {"penalty_fraction": 0.4, "lam_per": "sample"}),
     "no mixing": ("softmax", {"method": "erm", **FOLDS}),
     "classes": ("softmax", {"class_weight": {0: 0.5, 1: 3.0}, **FOLDS}),
     "labels": ("labels", GROUPS),
     "single logit": ("single logit", FOLDS),
     "number": ("number", GROUPS),
-    "numbers": ("numbers", {"penalty": "directional", **FOLDS}),
+    "numbers": ("numbers", {"mix_at": "hidden", **FOLDS}),
 }
 
 
@@ -162,8 +165,8 @@ CASES = {
     ("case", "kind"),
     [
         *((case, "plain") for case in CASES),
-        *((case, "weighted") for case in ("plain", "groups", "directional", "labels", "number")),
-        *((case, "sparse") for case in ("plain", "groups", "directional", "number")),
+        *((case, "weighted") for case in ("plain", "groups", "hidden", "labels", "number")),
+        *((case, "sparse") for case in ("plain", "groups", "hidden", "number")),
     ],
 )
 def test_members_trained_together_equal_members_trained_in_turn(
@@ -177,12 +180,7 @@ def test_members_trained_together_equal_members_trained_in_turn(
     together.fit(rows, y, weight).partial_fit(rows, y)
     one_by_one()
     apart.fit(rows, y, weight).partial_fit(rows, y)
-    assert [trainer.kind for trainer in trainers] == [
-        BatchedMembers,
-        BatchedMembers,
-        SequentialMembers,
-        SequentialMembers,
-    ]
+    assert [trainer.kind for trainer in trainers] == [Trainer] * 2 + [AutogradTrainer] * 2
     close = {"rtol": 1e-9, "atol": 1e-9}
     np.testing.assert_allclose(by_members(together, X), by_members(apart, X), **close)
     np.testing.assert_allclose(together.member_weights_, apart.member_weights_, **close)
@@ -190,7 +188,7 @@ def test_members_trained_together_equal_members_trained_in_turn(
     for mine, expected in zip(
         without_time(together.history_), without_time(apart.history_), strict=True
     ):
-        assert list(mine) == list(expected)
+        assert set(mine) == set(expected)
         assert mine == pytest.approx(expected, rel=1e-9, abs=1e-9)
     for mine, expected in zip(together.nets_, apart.nets_, strict=True):
         assert_same_optimizers(mine.optimizer_.state_dict(), expected.optimizer_.state_dict())
@@ -255,13 +253,18 @@ def test_folds_are_disjoint_of_one_size_and_have_all_classes(n_rows, n_parts):
 
 
 @pytest.mark.parametrize(
-    ("n_rows", "n_folds", "share", "n_parts"),
-    [(150, 4, 0.1, 10), (150, 4, 0.5, 4), (150, 1, 0.9, 2), (3, 4, 0.1, 3), (2, 1, 0.1, 2)],
+    ("n_rows", "n_folds", "share", "size"),
+    [
+        *((150, 4, 0.1, 15), (150, 4, 0.5, 37), (3, 4, 0.1, 1)),
+        *((150, 1, 0.1, 15), (150, 1, 0.9, 135), (2, 1, 0.1, 1), (2, 1, 0.9, 1)),
+    ],
 )
-def test_each_fold_holds_out_a_fraction_of_the_samples(n_rows, n_folds, share, n_parts):
+def test_each_fold_holds_out_a_fraction_of_the_samples(n_rows, n_folds, share, size):
     parts = hold_out_folds(n_rows, None, n_folds, share, seed=0)
-    assert [len(part) for part in parts] == [n_rows // n_parts] * n_folds
-    assert len({tuple(part) for part in parts}) == min(n_folds, n_parts)
+    assert [len(part) for part in parts] == [size] * n_folds
+    assert len({tuple(part) for part in parts}) == min(n_folds, max(1, n_rows // size))
+    for part in parts:
+        assert len(np.unique(part)) == size
 
 
 @pytest.mark.parametrize("params", [{}, {"alpha": (0.1, 0.5)}, {"alpha": (0.1, 0.2, 0.3, 0.4)}])
@@ -305,18 +308,23 @@ def test_groups_may_differ_in_size(targets_of, trainers, n_members):
 
 @pytest.mark.parametrize("params", [{}, APART], ids=["together", "in turn"])
 def test_held_out_samples_train_nothing(iris, monkeypatch, params):
-    make = _ensemble.make_trainer
+    run_fits = _base.run_fits
 
-    def poisoned(nets, tensors, own, settings, validation_sets):
-        X = tensors[0].clone()
-        X[np.setdiff1d(np.arange(len(X)), own[0])] = torch.nan
+    def poisoned(estimators, fits, **how):
+        members = fits[0].members
+        X = members[0].tensors[0].clone()
+        X[np.setdiff1d(np.arange(len(X)), members[0].rows)] = torch.nan
         assert int(X.isnan().any(dim=1).sum()) == 30
-        return make(nets, (X, *tensors[1:]), own, settings, validation_sets)
+        tensors = X, *members[0].tensors[1:]
+        for member in members:
+            member.tensors = tensors  # the clean samples are still evaluated
+        return run_fits(estimators, fits, **how)
 
-    monkeypatch.setattr(_ensemble, "make_trainer", poisoned)
+    monkeypatch.setattr(_base, "run_fits", poisoned)
     # Members of four groups hold out the same samples.
     classifier = small(eta=(0.0, 0.1, 0.2, 0.3), **FOLDS, **params).fit(*iris)
-    assert np.isfinite(column(classifier.history_, "train_loss")).all()
+    for name in ("train_loss", "valid_loss"):
+        assert np.isfinite(column(classifier.history_, name)).all()
 
 
 @pytest.mark.usefixtures("double")
@@ -328,13 +336,13 @@ def test_the_weights_of_each_groups_best_epoch_are_kept(
     X, y = iris
     y = np.where(np.arange(150) % 5 == 0, (y + 1) % 3, y)  # label noise, to overfit
     weight = 1.0 + np.arange(150) % 3 if is_weighted else np.ones(150)
-    evaluations, losses_of = [], GroupEarlyStopping._losses
+    evaluations, update = [], _loop.EarlyStopping.update
 
-    def recorded(stopping):
-        evaluations.append(losses_of(stopping))
-        return evaluations[-1]
+    def recorded(stopping, losses, trainer):
+        evaluations.append(losses.copy())
+        return update(stopping, losses, trainer)
 
-    monkeypatch.setattr(GroupEarlyStopping, "_losses", recorded)
+    monkeypatch.setattr(_loop.EarlyStopping, "update", recorded)
     classifier = small(alpha=alpha, lr=0.1, max_epochs=60, n_iter_no_change=5, **FOLDS)
     classifier.fit(X, y, weight)
     aside = [np.setdiff1d(np.arange(150), own) for own in trainers[0].own]
@@ -406,9 +414,7 @@ def test_member_weights_stay_in_partial_fit(iris, is_watched):
 
 
 def test_a_long_training_is_evaluated_at_intervals(iris, monkeypatch):
-    monkeypatch.setattr(
-        _ensemble, "n_epochs_per_evaluation", lambda n_epochs: math.ceil(n_epochs / 4)
-    )
+    monkeypatch.setattr(_base, "n_epochs_per_evaluation", lambda n_epochs, n_members: 3)
     classifier = small(max_epochs=10, **FOLDS).fit(*iris)
     seen = [row["epoch"] for row in classifier.history_ if "valid_loss" in row]
     assert seen == [3, 6, 9, 10]
@@ -529,11 +535,11 @@ def test_an_interrupt_keeps_complete_epochs(iris, monkeypatch, early_stopping):
     # Four batches of 40: the tenth step is in the third epoch (with folds, three batches).
     n_steps = 8 if early_stopping else 10
 
-    def interrupted(self, factor=None):
-        calls.append(factor)
+    def interrupted(self, number=0):
+        calls.append(number)
         if len(calls) == n_steps:
             raise KeyboardInterrupt
-        step(self, factor)
+        step(self, number)
 
     monkeypatch.setattr(Stepper, "__call__", interrupted)
     classifier = small(**params)
@@ -584,7 +590,8 @@ def test_a_loss_that_becomes_non_finite_leaves_the_old_model_or_none(iris, param
     assert fitted.history_ == history
     fitted.set_params(lr=0.01, batch_size=40, lr_schedule="constant").fit(X, y)
     expected = small(**params, optimizer=optimizer, warm_start=True).fit(X, y).fit(X, y)
-    assert fitted.n_iter_ == expected.n_iter_ == 6
+    assert fitted.n_iter_ == expected.n_iter_ == 3
+    assert len(fitted.history_) == len(expected.history_) == 6
     assert {net.optimizer_.param_groups[0]["lr"] for net in fitted.nets_} == {0.01}
 
 
@@ -659,6 +666,111 @@ class StopAt(Callback):
     def on_epoch_end(self, net, **kwargs):
         if len(net.history) == (2 if net.criterion_.eta == 0 else 4):
             raise KeyboardInterrupt
+
+
+class BatchCounter(Callback):
+    """Acts on each batch."""
+
+    n_batches = 0
+
+    def on_batch_end(self, net, training, **kwargs):
+        self.n_batches += training
+
+
+@pytest.mark.parametrize("n_members", [1, 4])
+@pytest.mark.parametrize(
+    ("callback", "kind"),
+    [
+        (Counter(), Trainer),
+        (LRScheduler("StepLR", step_size=1, gamma=0.5), Trainer),
+        (EpochScoring("accuracy", name="acc"), Trainer),
+        (EarlyStopping(monitor="valid_acc", lower_is_better=False), Trainer),
+        (BatchCounter(), AutogradTrainer),
+        (LRScheduler("StepLR", step_size=1, step_every="batch"), AutogradTrainer),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Callback) else value.__name__,
+)
+def test_callbacks_at_the_end_of_an_epoch_keep_members_together(
+    iris, trainers, n_members, callback, kind
+):
+    classifier = small(callbacks=[callback], n_members=n_members, **FOLDS).fit(*iris)
+    assert [trainer.kind for trainer in trainers] == [kind]
+    for net in classifier.nets_:
+        assert {"train_loss", "valid_loss", "valid_acc", "dur"} <= set(net.history[-1])
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("head", ["softmax", "labels", "single logit", "number"])
+def test_callbacks_find_the_records_of_skorch(targets_of, one_by_one, head):
+    together, X, y = targets_of(head, callbacks=[Counter()], **FOLDS)
+    apart = clone(together)
+    together.fit(X, y)
+    one_by_one()
+    apart.fit(X, y)
+    names = ["train_loss", "valid_loss", "train_loss_best", "valid_loss_best"]
+    names += [] if head == "number" else ["valid_acc", "valid_acc_best"]
+    for mine, expected in zip(together.nets_, apart.nets_, strict=True):
+        for name in names:
+            found, wanted = mine.history[:, name], expected.history[:, name]
+            assert found == pytest.approx(wanted, rel=1e-9)
+
+
+def test_callbacks_find_the_validation_loss_of_every_epoch(iris, monkeypatch):
+    monkeypatch.setattr(_base, "n_epochs_per_evaluation", lambda n_epochs, n_members: 3)
+    params = {"max_epochs": 7, "lr": 0.1, "n_iter_no_change": 1, **FOLDS}
+    plain = small(**params).fit(*iris)
+    heard = small(**params, callbacks=[EarlyStopping(patience=99)]).fit(*iris)
+    for net in heard.nets_:
+        assert len(net.history[:, "valid_loss"]) == heard.n_iter_
+    # The estimator itself still evaluates every third epoch.
+    assert without_time(plain.history_) == without_time(heard.history_)
+    assert np.array_equal(plain.predict_proba(iris[0]), heard.predict_proba(iris[0]))
+
+
+@pytest.mark.parametrize("n_members", [1, 4])
+@pytest.mark.parametrize("params", [{}, {"module_params": {"batch_norm": True}}], ids=str)
+def test_members_in_turn_stop_early_without_callbacks(iris, trainers, n_members, params):
+    X, y = iris
+    classifier = small(**APART, **FOLDS, **params, n_members=n_members).fit(X, y)
+    assert trainers[0].kind is AutogradTrainer
+    assert len(column(classifier.history_, "valid_loss")) == 3
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_an_interrupt_of_two_threads_keeps_complete_epochs(iris, monkeypatch, early_stopping):
+    monkeypatch.setattr(_trainer, "GROUP_MEMBERS", 1)  # four groups
+    X, y = iris
+    params = {"early_stopping": early_stopping, "max_epochs": 9, "n_threads": 2}
+    run_epoch, epochs = Trainer.run_epoch, []
+
+    def interrupted(self, epoch, *args):
+        epochs.append(epoch)
+        assert self.pool is not None
+        if epoch == 3:  # the main thread gets it while the others run
+            self.pool.map = raising(self.pool.map)
+        return run_epoch(self, epoch, *args)
+
+    def raising(run_all):
+        def started(run, numbers):
+            found = run_all(run, numbers)
+            yield next(found)
+            raise KeyboardInterrupt
+
+        return started
+
+    monkeypatch.setattr(Trainer, "run_epoch", interrupted)
+    with pytest.warns(ConvergenceWarning, match="interrupted after 2 epochs"):
+        classifier = small(**params).fit(X, y)
+    assert epochs == [1, 2, 3]
+    assert classifier.n_iter_ == len(classifier.history_) == 2
+    assert [len(net.history) for net in classifier.nets_] == [2] * 4
+    assert np.isfinite(classifier.predict_proba_members(X)).all()
+    for net in classifier.nets_:
+        for weight in net.module_.parameters():
+            assert weight.untyped_storage().nbytes() == weight.numel() * 4
+    if early_stopping:
+        assert min(column(classifier.history_, "valid_loss")) > 0
+    assert classifier.partial_fit(X, y).n_iter_ == 3
 
 
 def test_a_callback_may_end_one_member_while_others_continue(iris):
@@ -828,20 +940,19 @@ def test_chunks_at_predict_are_smaller_with_more_members(iris, monkeypatch, para
 
 def test_wide_validation_samples_are_evaluated_in_chunks(iris, monkeypatch):
     X, y = iris
-    sizes, forward_all = [], _ensemble.forward_all
+    sizes, predict = [], Network.predict
 
-    def noted(nets, rows):
+    def noted(network, rows):
         sizes.append(rows.numel())
-        return forward_all(nets, rows)
+        return predict(network, rows)
 
     expected = small(**GROUPS).fit(X, y)
-    monkeypatch.setattr(_ensemble, "forward_all", noted)
-    monkeypatch.setattr(
-        _stopping, "CHUNK", 16 * 4 * 4
-    )  # sixteen samples of four numbers per member
+    monkeypatch.setattr(Network, "predict", noted)
+    # Sixteen samples of four features for each of the two members of a group.
+    monkeypatch.setattr(_trainer, "CHUNK", 16 * 4 * 2)
     classifier = small(**GROUPS).fit(X, y)
-    assert max(sizes) == 16 * 4 * 4
-    assert sum(sizes) == 4 + 3 * 4 * 30 * 4  # the first sample gives the width of the output
+    assert max(sizes) == 16 * 4 * 2
+    assert sum(sizes) == 3 * 4 * 30 * 4
     np.testing.assert_allclose(classifier.member_weights_, expected.member_weights_, rtol=1e-6)
     assert classifier.history_[-1]["valid_loss"] == pytest.approx(
         expected.history_[-1]["valid_loss"], rel=1e-6

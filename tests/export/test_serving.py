@@ -44,8 +44,8 @@ from mixupe_sklearn import (
     to_onnx,
     to_torch,
 )
-from mixupe_sklearn._engine.network import is_plain
-from mixupe_sklearn.modules import MLP, EmbeddedMLP
+from mixupe_sklearn._engine.network import architecture_of
+from mixupe_sklearn.modules import MLP
 
 QUICK = {"max_epochs": 3, "min_steps": 0, "batch_size": 32, "random_state": 0}
 ONE = {"n_members": 1, "alpha": 0.2, "eta": 0.1, "early_stopping": False}
@@ -84,13 +84,13 @@ MODULES = {
     "normed": {**ONE, "module_params": {"batch_norm": True, "dropout": 0.2, "activation": "silu"}},
     "linear": {**ONE, "module": MLP, "module_params": {"d_hidden": (), "bias": False}},
     "several normed": {"module_params": {"batch_norm": True}},
-    "layers": {**ONE, "module": layered},
-    "periodic": {**ONE, "module": EmbeddedMLP, "module_params": {"n_numbers": 3}},
-    "levels": {
+    "input scale": {**ONE, "module_params": {"input_scale": True}},
+    "linear input scale": {
         **ONE,
-        "module": EmbeddedMLP,
-        "module_params": {"n_numbers": 1, "embedding": None, "d_levels": 2},
+        "module": MLP,
+        "module_params": {"d_hidden": (), "input_scale": True},
     },
+    "layers": {**ONE, "module": layered},
 }
 
 
@@ -479,11 +479,11 @@ def test_the_fast_path_of_validation_equals_the_full_one(how, rows):
         assert messages[0] == messages[1]
 
 
-def test_a_module_with_an_extra_weight_is_not_plain():
+def test_a_module_with_an_extra_weight_has_no_known_architecture():
     module = MLP(4, 3)
-    assert is_plain(module)
+    assert architecture_of(module) is not None
     module.stages[0].register_parameter("extra", nn.Parameter(torch.ones(1)))
-    assert not is_plain(module)
+    assert architecture_of(module) is None
     tied = MLP(4, 4, d_hidden=(4, 4))
     tied.stages[1][0].weight = tied.stages[0][0].weight
-    assert not is_plain(tied)
+    assert architecture_of(tied) is None

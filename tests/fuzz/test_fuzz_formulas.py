@@ -10,13 +10,16 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 
 from mixupe_sklearn import Draw, MixupELoss
-from mixupe_sklearn._method.glm import glm_loss
-from mixupe_sklearn._method.mixup import mix, sample_lam, sample_partner, sample_share
-from mixupe_sklearn._method.penalties import (
+from mixupe_sklearn._method.formulas import (
+    glm_loss,
     logit_penalty,
+    mix,
     one_minus_lam_mean,
     one_minus_lam_moment,
     penalty_weights,
+    sample_lam,
+    sample_partner,
+    sample_share,
 )
 
 numbers = st.floats(-20, 20)

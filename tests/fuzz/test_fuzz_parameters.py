@@ -105,20 +105,23 @@ def test_valid_values_work_together(params, n_rows, n_classes, is_regression):
 def test_training_continues_with_changed_parameters_or_raises(first, second):
     model = tiny_classifier(warm_start=True, **first)
     tried(lambda: model.fit(X, Y))
-    n_before = model.n_iter_
+    n_before = len(model.net_.history)
     model.set_params(**second)
     found = tried(lambda: model.fit(X, Y))
     if found.refusal is None:
-        assert model.n_iter_ > n_before
+        assert len(model.net_.history) > n_before
     else:
         assert any(f"new value of {name}" in found.refusal for name in second), found.refusal
-        assert model.n_iter_ == n_before
+        assert len(model.net_.history) == n_before
 
 
 @given(
     st.dictionaries(
         st.sampled_from(
-            ["d_hidden", "dropout", "activation", "batch_norm", "bias", "n_features", "n_outputs"]
+            [
+                *("d_hidden", "dropout", "activation", "batch_norm", "bias", "input_scale"),
+                *("n_features", "n_outputs"),
+            ]
         ),
         odd_values | st.sampled_from([(2,), (3, 2), "relu", 2]),
         max_size=2,

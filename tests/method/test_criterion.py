@@ -6,8 +6,7 @@ import torch
 from torch import nn
 
 from mixupe_sklearn import Draw, MixupELoss
-from mixupe_sklearn._method.glm import HEADS
-from mixupe_sklearn._method.penalties import one_minus_lam_mean
+from mixupe_sklearn._method.formulas import HEADS, one_minus_lam_mean
 from mixupe_sklearn.modules import MLP
 
 DRAW = Draw(0.7, np.array([3, 0, 1, 2, 5, 4, 7, 6]))

@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy import stats
 
-from mixupe_sklearn._method.mixup import mix, sample_lam, sample_partner
+from mixupe_sklearn._method.formulas import mix, sample_lam, sample_partner
 
 
 @pytest.mark.parametrize("per_sample", [False, True])

@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch.func import jacrev, vmap
 
-from mixupe_sklearn._method.glm import HEADS, glm_loss
-from mixupe_sklearn._method.penalties import (
+from mixupe_sklearn._method.formulas import (
+    HEADS,
     directional_penalty,
+    glm_loss,
     logit_penalty,
     loss_scale,
     one_minus_lam_mean,

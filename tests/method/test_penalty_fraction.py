@@ -10,8 +10,7 @@ from paper import paper_classifier
 from torch import nn
 
 from mixupe_sklearn import Draw, MixupELoss
-from mixupe_sklearn._method.glm import HEADS
-from mixupe_sklearn._method.penalties import one_minus_lam_mean
+from mixupe_sklearn._method.formulas import HEADS, one_minus_lam_mean
 from mixupe_sklearn.modules import MLP
 
 ALPHA, ETA = 1.5, 0.8

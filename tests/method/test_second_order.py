@@ -8,8 +8,7 @@ from sklearn.datasets import load_iris, load_wine
 from sklearn.preprocessing import StandardScaler
 
 from mixupe_sklearn import Draw, MixupEClassifier, MixupELoss, MixupENet, MixupERegressor, preset
-from mixupe_sklearn._method.glm import HEADS
-from mixupe_sklearn._method.penalties import one_minus_lam_moment
+from mixupe_sklearn._method.formulas import HEADS, one_minus_lam_moment
 from mixupe_sklearn._method.second_order import second_derivative, step_toward
 from mixupe_sklearn.modules import MLP
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from mixupe_sklearn import MixupELoss
-from mixupe_sklearn._method.mixup import Draw
+from mixupe_sklearn._method.formulas import Draw
 from mixupe_sklearn.modules import NAMED, VGG, CoAtNet, LeNet, PreActResNet, ResNet, ViT, WideResNet
 from mixupe_sklearn.modules._attention import SelfAttention
 from mixupe_sklearn.modules.coatnet import AttentionBlock, MBConv, RelativePlaces

@@ -43,7 +43,7 @@ from mixupe_sklearn import (
 )
 from mixupe_sklearn._persistence import file_format as container
 from mixupe_sklearn.callbacks import PolyakAverage, WarmupCosine
-from mixupe_sklearn.modules import MLP, NAMED, EmbeddedMLP
+from mixupe_sklearn.modules import MLP, NAMED
 from mixupe_sklearn.persistence import skops_types
 from mixupe_sklearn.preprocessing import ClippingScaler, PiecewiseLinearEncoder, QuantileScaler
 
@@ -101,19 +101,16 @@ MAKERS = {
         MixupEClassifier(**preset("paper") | SMALL | {"module_params": {"n_outputs": 1}}),
         (X[:100], Y[:100]),
     ),
-    "ramps": lambda: (
+    "input scale": lambda: (
         MixupEClassifier(
-            n_members=1,
+            n_members=2,
             **FEW,
-            module=EmbeddedMLP,
-            module_params={"d_hidden": (4,), "embedding": "piecewise-linear", "bins": 3},
+            module=MLP,
+            module_params={"d_hidden": (4,), "input_scale": True},
         ),
         (X, Y),
     ),
-    "embedded": lambda: (
-        MixupEClassifier(n_members=1, **FEW, module=EmbeddedMLP, module_params={"d_hidden": (4,)}),
-        (X, Y),
-    ),
+    "own module": lambda: (MixupEClassifier(n_members=1, **FEW, module=Normed), (X, Y)),
     "weights": lambda: (MixupEClassifier(class_weight={0: 2, 1: 1, 2: 0.5}, **SMALL), (X, Y)),
     "callbacks": lambda: (
         MixupEClassifier(
@@ -188,6 +185,14 @@ def double_mlp(n_features, n_outputs):
     return MLP(n_features, n_outputs, d_hidden=(4,)).double()
 
 
+class Normed(nn.Sequential):
+    """A user's network with a layer that the MLP does not have."""
+
+    def __init__(self, n_features, n_outputs):
+        layers = nn.Linear(n_features, 4), nn.LayerNorm(4), nn.ReLU(), nn.Linear(4, n_outputs)
+        super().__init__(*layers)
+
+
 class Linear(nn.Module):
     def __init__(self, n_features, n_outputs):
         super().__init__()
@@ -219,7 +224,7 @@ def test_a_saved_model_loads_unchanged(name, fitted, tmp_path):
     model, rows, _ = fitted(name)
     path = tmp_path / "model.safetensors"
     save(model, path)
-    loaded = load(path, trusted=[double_mlp, EmbeddedMLP])
+    loaded = load(path, trusted=[double_mlp, Normed])
     assert type(loaded) is type(model)
     np.testing.assert_array_equal(output(loaded, rows), output(model, rows))
     told = [re.sub("0x[0-9a-f]+", "", str(one.get_params())) for one in (loaded, model)]
@@ -331,7 +336,9 @@ def test_in_a_fresh_process(fitted, tmp_path):
             found = model.predict_proba(rows) if hasattr(model, "predict_proba") else model.predict(rows)
             print(path.stem, np.array_equal(found, expected))
     """)
-    names = sorted(set(MAKERS) - {"float64", "ramps"})  # they take classes that must be trusted
+    names = sorted(
+        set(MAKERS) - {"float64", "own module"}
+    )  # they take classes that must be trusted
     for name in names:
         model, rows, _ = fitted(name)
         save(model, tmp_path / f"{name}.safetensors")
@@ -408,7 +415,9 @@ def test_damaged_files_are_refused(kind, fitted, tmp_path):
         else:
             del data[place:]
         path.write_bytes(data)
-        with pytest.raises(ValueError, match=r"^Got '.*model', which .*, but expected a file"):
+        with pytest.raises(
+            ValueError, match=r"^Got '.*model', which .*, but expected a f(ile|ormat)"
+        ):
             load(path)
 
 
@@ -654,12 +663,6 @@ def test_a_user_module_must_be_trusted(tmp_path):
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
 
 
-def test_a_network_of_unknown_size_must_be_trusted(fitted, tmp_path):
-    save(fitted("ramps")[0], tmp_path / "model")
-    with pytest.raises(ValueError, match=r"EmbeddedMLP whose size .* trusted=\[EmbeddedMLP\]\)\.$"):
-        load(tmp_path / "model")
-
-
 def test_errors_name_what_cannot_be_saved(tmp_path):
     local = MixupEClassifier(module=lambda n_features, n_outputs: nn.Linear(n_features, n_outputs))
     with pytest.raises(ValueError, match="estimator.module, a function .* within a function"):
@@ -711,7 +714,9 @@ def test_pickle_and_joblib_keep_working(name, fitted):
         np.testing.assert_array_equal(output(loaded, rows), output(model, rows))
 
 
-@pytest.mark.parametrize("name", sorted(set(MAKERS) - {"float64", "callbacks", "search"}))
+@pytest.mark.parametrize(
+    "name", sorted(set(MAKERS) - {"float64", "own module", "callbacks", "search"})
+)
 def test_skops_keeps_working_with_our_types_declared(name, fitted):
     model, rows, _ = fitted(name)
     data = skops.io.dumps(model)

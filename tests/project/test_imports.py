@@ -9,7 +9,7 @@ import pytest
 def test_no_extra_is_imported_with_the_package():
     # skorch itself imports pandas if it is installed.
     extras = ["optuna", "openml", "torch_geometric", "dask", "soundfile", "matplotlib"]
-    extras += ["rtdl_num_embeddings", "onnx", "skl2onnx", "onnxruntime"]
+    extras += ["onnx", "skl2onnx", "onnxruntime"]
     code = f"""
 import sys
 import mixupe_sklearn

@@ -20,7 +20,7 @@ from torch import nn
 from mixupe_sklearn import MixupERegressor
 from mixupe_sklearn._runtime import compile as runtime_compile
 from mixupe_sklearn._runtime.compile import compile_module
-from mixupe_sklearn._runtime.device import is_compiled
+from mixupe_sklearn._runtime.torch_state import is_compiled
 from mixupe_sklearn.modules import MLP
 
 NORMED = {"batch_norm": True, "dropout": 0.5, "d_hidden": (16,)}
@@ -72,7 +72,8 @@ def assert_equal_weights(first, second):
 
 
 def sequential(n_features, n_outputs):
-    return nn.Sequential(nn.Linear(n_features, 8), nn.ReLU(), nn.Linear(8, n_outputs))
+    # With a layer that the engine does not know, so that the plain fit runs by autograd, too.
+    return nn.Sequential(nn.Linear(n_features, 8), nn.LayerNorm(8), nn.Linear(8, n_outputs))
 
 
 @pytest.mark.parametrize(

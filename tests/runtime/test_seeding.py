@@ -3,7 +3,7 @@ import threading
 import numpy as np
 import torch
 
-from mixupe_sklearn._runtime.seeding import seeded
+from mixupe_sklearn._runtime.torch_state import seeded
 
 
 def global_states():

@@ -9,8 +9,8 @@ import torch
 from paper import paper_classifier
 from threadpoolctl import threadpool_limits
 
-from mixupe_sklearn._runtime import device as runtime_device
-from mixupe_sklearn._runtime.device import n_threads_for, threads_for
+from mixupe_sklearn._runtime import torch_state as runtime_device
+from mixupe_sklearn._runtime.torch_state import n_threads_for, threads_for
 from mixupe_sklearn.modules import MLP
 
 SMALL, LARGE = torch.nn.Linear(10, 10), torch.nn.Linear(1024, 1024)

@@ -240,12 +240,12 @@ def test_an_estimator_of_another_package_is_not_pruned_and_warned_about(iris):
 @pytest.mark.parametrize(
     ("estimator", "reason"),
     [
-        (paper_classifier(early_stopping=True, **QUICK), "early_stopping is on"),
-        (paper_classifier(n_members=2, **QUICK), "n_members is above one"),
-        (paper_classifier(module_params={"dropout": 0.1}, **QUICK), "dropout is on"),
+        (paper_classifier(time_limit=100.0, **QUICK), "time_limit is given"),
+        (paper_classifier(penalty="directional", **QUICK), "penalty is 'directional'"),
+        (paper_classifier(module_params={"batch_norm": True}, **QUICK), "batch_norm is on"),
         (make_pipeline(StandardScaler(), paper_pipeline(**QUICK)), "holds another pipeline"),
     ],
-    ids=["early", "members", "dropout", "nested"],
+    ids=["limit", "directional", "batch norm", "nested"],
 )
 def test_what_cannot_be_batched_falls_back_and_gives_the_reason(iris, estimator, reason):
     name = next(n for n in estimator.get_params() if n.endswith("alpha"))

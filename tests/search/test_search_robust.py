@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 
 from mixupe_sklearn import MixupERegressor, MixupESearchCV
 from mixupe_sklearn._search import evaluate
-from mixupe_sklearn._search import storage as storage_module
+from mixupe_sklearn._search import study as study_module
 from mixupe_sklearn._search.study import heartbeats, live_trials
 from mixupe_sklearn.modules import MLP
 
@@ -36,7 +36,7 @@ def search(estimator=None, space=GRID, **params):
     return MixupESearchCV(estimator or paper_classifier(**QUICK), space, **params)
 
 
-with storage_module.quiet():
+with study_module.quiet():
     BRUTE_FORCE = optuna.samplers.BruteForceSampler()
 
 
@@ -275,8 +275,8 @@ def test_vectorize_true_raises_what_the_data_or_the_space_stand_against(iris, mo
     monkeypatch.setattr(evaluate, "DENSE_ENTRIES", 0)
     with pytest.raises(ValueError, match="vectorize=True, but networks cannot train as one: X is"):
         search(vectorize=True).fit(sparse.csr_array(iris[0]), iris[1])
-    with pytest.raises(ValueError, match="cannot train as one: early_stopping is on"):
-        search(space={"early_stopping": [True, False]}, vectorize=True).fit(*iris)
+    with pytest.raises(ValueError, match="cannot train as one: penalty_order is not 1"):
+        search(space={"penalty_order": [2, 1]}, vectorize=True).fit(*iris)
 
 
 # Studies and storages.
@@ -284,12 +284,12 @@ def test_vectorize_true_raises_what_the_data_or_the_space_stand_against(iris, mo
 
 def lose_trials(place):
     """As if a process had died between failing trials and queueing them again."""
-    storage = storage_module.open_storage(place)
+    storage = study_module.open_storage(place)
     study = optuna.load_study(study_name="mixupe-search", storage=storage)
-    with storage_module.quiet():
+    with study_module.quiet():
         for trial in (study.ask({"alpha": CategoricalDistribution([0.1, 1.0])}) for _ in range(2)):
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
-    storage_module.close_connections(storage)
+    study_module.close_connections(storage)
 
 
 def test_trials_that_were_failed_but_not_queued_again_are_found(iris, tmp_path):
@@ -349,7 +349,7 @@ def test_any_storage_without_heartbeat_is_warned_about(iris, tmp_path):
 
 
 def test_a_file_that_is_locked_or_not_writable(iris, tmp_path, monkeypatch):
-    monkeypatch.setattr(storage_module, "LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(study_module, "LOCK_SECONDS", 0.1)
     place = tmp_path / "search.db"
     search(storage=place).fit(*iris)
     holder = sqlite3.connect(place, isolation_level=None)
@@ -365,14 +365,14 @@ def test_a_file_that_is_locked_or_not_writable(iris, tmp_path, monkeypatch):
 
 
 def test_a_fitted_search_outlives_its_database(iris, tmp_path):
-    with storage_module.quiet():
+    with study_module.quiet():
         storage = optuna.storages.RDBStorage(
             f"sqlite:///{tmp_path / 'search.db'}", heartbeat_interval=5
         )
     found = search(storage=storage).fit(*iris)
     text = pickle.dumps(found)
     (tmp_path / "search.db").unlink()
-    storage_module.close_connections(storage)
+    study_module.close_connections(storage)
     for loaded in (pickle.loads(text), pickle.loads(pickle.dumps(found))):
         np.testing.assert_array_equal(loaded.predict(iris[0]), found.predict(iris[0]))
     assert len(pickle.loads(text).study_.trials) == 2
@@ -383,9 +383,9 @@ def test_a_database_in_memory_is_memory(iris):
 
 
 def test_heartbeats_continue_after_a_transient_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(storage_module, "HEARTBEAT", 1)
-    storage = storage_module.open_storage(tmp_path / "search.db")
-    with storage_module.quiet():
+    monkeypatch.setattr(study_module, "HEARTBEAT", 1)
+    storage = study_module.open_storage(tmp_path / "search.db")
+    with study_module.quiet():
         trial = optuna.create_study(storage=storage).ask()
     beats = []
 
@@ -400,7 +400,7 @@ def test_heartbeats_continue_after_a_transient_error(tmp_path, monkeypatch):
         while len(beats) < 2 and time.monotonic() < end:
             time.sleep(0.05)
     assert len(beats) >= 2
-    storage_module.close_connections(storage)
+    study_module.close_connections(storage)
 
 
 def test_a_lost_report_does_no_harm(iris, monkeypatch):
@@ -442,8 +442,8 @@ class KillsItsWorker:
 def test_a_worker_that_dies_is_reported_and_the_next_call_resumes(iris, tmp_path, monkeypatch):
     # The other worker may claim a trial right before it is ended too. The next call then takes the
     # trial over once its heartbeat has expired.
-    monkeypatch.setattr(storage_module, "HEARTBEAT", 1)
-    monkeypatch.setattr(storage_module, "GRACE", 2)
+    monkeypatch.setattr(study_module, "HEARTBEAT", 1)
+    monkeypatch.setattr(study_module, "GRACE", 2)
     space = {"alpha": [0.1, 0.5, 1.0]}
     scorer = KillsItsWorker(tmp_path / "flag")
     params = {"scoring": scorer, "n_jobs": 2, "storage": tmp_path / "search.db"}

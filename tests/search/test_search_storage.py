@@ -12,7 +12,7 @@ import optuna
 import pytest
 from search_programs import make_search, run_search
 
-from mixupe_sklearn._search import storage as storage_module
+from mixupe_sklearn._search import study as study_module
 from mixupe_sklearn._search.results import in_memory
 from mixupe_sklearn._search.study import live_trials
 
@@ -21,8 +21,8 @@ SHARED = "ignore:Study .* has trials of other processes"
 
 @pytest.fixture
 def _quick(monkeypatch):
-    monkeypatch.setattr(storage_module, "HEARTBEAT", 1)
-    monkeypatch.setattr(storage_module, "GRACE", 2)
+    monkeypatch.setattr(study_module, "HEARTBEAT", 1)
+    monkeypatch.setattr(study_module, "GRACE", 2)
 
 
 @pytest.fixture
@@ -39,13 +39,13 @@ def undisturbed(iris):
 
 def load(place):
     """A copy of the study as it is now, or None."""
-    storage = storage_module.open_storage(place)
+    storage = study_module.open_storage(place)
     try:
         if not optuna.get_all_study_names(storage):
             return None
         return in_memory(optuna.load_study(study_name="mixupe-search", storage=storage))
     finally:
-        storage_module.close_connections(storage)
+        study_module.close_connections(storage)
 
 
 def complete(study):

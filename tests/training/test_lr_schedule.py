@@ -10,6 +10,7 @@ from skorch.callbacks import Callback, LRScheduler
 from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR
 
 from mixupe_sklearn import MixupEClassifier, MixupERegressor, fit_many, preset
+from mixupe_sklearn._estimators import base as _base
 from mixupe_sklearn._net import net as _net
 from mixupe_sklearn._training.config import PARAMETERS, n_epochs_for, rate_factors
 
@@ -86,13 +87,14 @@ def test_a_constant_rate_needs_no_factors():
 
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-@pytest.mark.parametrize("way", ["by hand", "quiet", "skorch"])
+@pytest.mark.parametrize("way", ["engine", "quiet", "skorch"])
 @pytest.mark.parametrize("name", ["cosine", "onecycle"])
 def test_a_schedule_equals_skorchs_callback(iris, monkeypatch, name, way, optimizer):
     X, y = iris
     expected = scheduled(name, optimizer=optimizer).fit(X, y)
     if way == "quiet":
-        monkeypatch.setattr(_net, "why_not_by_hand", lambda net, iterator: "it is asked for")
+        monkeypatch.setattr(_base, "why_not_together", lambda member, settings: "asked for")
+        monkeypatch.setattr(_net, "why_not_engine", lambda net, iterator: "asked for")
     callbacks = [Listener()] if way == "skorch" else None
     mine = small(lr_schedule=name, optimizer=optimizer, callbacks=callbacks).fit(X, y)
     np.testing.assert_allclose(mine.predict_proba(X), expected.predict_proba(X), atol=1e-9)

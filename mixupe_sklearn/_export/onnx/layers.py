@@ -1,7 +1,6 @@
 """torch modules as ONNX operators: sequences of known layers."""
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -10,11 +9,9 @@ from torch import Tensor, nn
 
 from mixupe_sklearn._export.onnx.builder import Graph
 from mixupe_sklearn.modules import MLP
-from mixupe_sklearn.modules.embedded_mlp import EmbeddedMLP, RowEmbedding
+from mixupe_sklearn.modules.mlp import ScaledLinear
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-# Modules whose forward only runs their stages in order.
-_IN_STAGES = (MLP.forward, EmbeddedMLP.forward)
 
 
 def _numbers(values: Tensor) -> np.ndarray:
@@ -22,8 +19,8 @@ def _numbers(values: Tensor) -> np.ndarray:
 
 
 def _linear(graph: Graph, layer: Any, x: str) -> str:
-    # Gemm takes matrices only, but embedded columns have one more dimension.
-    product = graph.op("MatMul", x, _numbers(layer.weight).T)
+    weight = layer.scaled_weight() if isinstance(layer, ScaledLinear) else layer.weight
+    product = graph.op("MatMul", x, _numbers(weight).T)
     return product if layer.bias is None else graph.op("Add", product, _numbers(layer.bias))
 
 
@@ -73,31 +70,8 @@ def _one(kind: str, **named: str) -> Callable[[Graph, Any, str], str]:
     return add
 
 
-def _row_embedding(graph: Graph, layer: Any, x: str) -> str:
-    count = layer.n_numbers
-    bounds = [np.array([value]) for value in (0, count, np.iinfo(np.int64).max)]
-    axis = np.array([1])
-    numbers = graph.op("Slice", x, bounds[0], bounds[1], axis)
-    levels = graph.op("Slice", x, bounds[1], bounds[2], axis)
-    if layer.numbers is not None:
-        numbers = graph.op("Flatten", add_layer(graph, layer.numbers, numbers), axis=1)
-    if layer.levels is not None:
-        levels = add_layer(graph, layer.levels, levels)
-    return graph.op("Concat", numbers, levels, axis=1)
-
-
-def _periodic(graph: Graph, layer: Any, x: str) -> str:
-    """Sines and cosines of learned frequencies, a linear layer shared by all columns, ReLU."""
-    frequencies = _numbers(layer.periodic.weight)
-    turns = frequencies * frequencies.dtype.type(2 * np.pi)
-    angles = graph.op("Mul", graph.op("Unsqueeze", x, np.array([-1])), turns)
-    parts = graph.op("Concat", graph.op("Cos", angles), graph.op("Sin", angles), axis=-1)
-    mixed = add_layer(graph, layer.linear, parts)
-    return mixed if layer.activation is None else add_layer(graph, layer.activation, mixed)
-
-
 _LAYERS: dict[type, Callable[[Graph, Any, str], str]] = {
-    nn.Linear: _linear,
+    **dict.fromkeys((nn.Linear, ScaledLinear), _linear),
     nn.BatchNorm1d: _batch_norm,
     nn.LayerNorm: _layer_norm,
     nn.Sequential: _sequence,
@@ -111,12 +85,7 @@ _LAYERS: dict[type, Callable[[Graph, Any, str], str]] = {
     nn.ELU: _one("Elu", alpha="alpha"),
     nn.GELU: _gelu,
     nn.SiLU: _silu,
-    RowEmbedding: _row_embedding,
 }
-if find_spec("rtdl_num_embeddings") is not None:
-    from rtdl_num_embeddings import PeriodicEmbeddings
-
-    _LAYERS[PeriodicEmbeddings] = _periodic
 
 
 def add_layer(graph: Graph, layer: nn.Module, x: str) -> str:
@@ -126,7 +95,7 @@ def add_layer(graph: Graph, layer: nn.Module, x: str) -> str:
             f"Got a {type(layer).__name__} with hooks, but expected a module without: to_onnx "
             f"cannot express hooks; use to_torch."
         )
-    if type(layer).forward in _IN_STAGES:
+    if type(layer).forward is MLP.forward:  # it runs the stages in order
         return _sequence(graph, layer.stages, x)
     # Exact types only: a subclass may compute anything.
     add = _LAYERS.get(type(layer))
