@@ -1,7 +1,8 @@
 """Speed of training and prediction: ``python -m benchmarks.speed [--quick] [--part NAME]``.
 
-All candidates run in turns with one thread each, and ratios compare times of the same round. A
-full run takes about half an hour on an idle machine; the same command resumes a run.
+Candidates run in turns, and ratios compare times of the same round. Each has one thread unless its
+row has another number. A full run takes about half an hour on an idle machine; the same command
+resumes a run.
 """
 
 import argparse
@@ -28,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--part", choices=PARTS, help="measure this instead of the steps of training")
     made.add_argument("--quick", action="store_true", help="few rounds, few sizes")
-    words = "file of results (build/speed.json; with --part that in benchmarks/results)"
+    words = "file of results (build/speed.json; with --part and not --quick in benchmarks/results)"
     made.add_argument("--json", type=pathlib.Path, metavar="FILE", help=words)
     made.add_argument("--fresh", action="store_true", help="measure everything again")
     words = "measure only these again (reference, import, ...)"
@@ -42,8 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and write the docs if asked to."""
     options = parser().parse_args(arguments)
     part = PARTS[options.part] if options.part else None
-    default = pathlib.Path("build") / f"speed{'-quick' if options.quick else ''}.json"
-    path = options.json or (part.results if part else default)
+    name = pathlib.Path(part.file).stem if part else "speed"
+    build = pathlib.Path("build") / f"{name}{'-quick' if options.quick else ''}.json"
+    path = options.json or (part.results if part and not options.quick else build)
 
     def work() -> None:
         if not options.report_only:
@@ -53,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if part is None:
                 measure_all(scale, store)
             else:
-                for name, measure in part.measurements().items():
+                for name, measure in part.measurements(scale).items():
                     print(f"{name} ...", file=sys.stderr, flush=True)
                     store.part(name, measure)
         results = read_json_results(path)

@@ -5,7 +5,7 @@ import json
 import pathlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,10 +100,15 @@ def take_turns(
 
 
 def time_in_turns(
-    runs: Mapping[str, Run], n_rounds: int, *, n_units: int = 1, digits: int | None = None
+    runs: Mapping[str, Run],
+    n_rounds: int,
+    *,
+    n_units: int = 1,
+    digits: int | None = None,
+    n_threads: int | None = 1,
 ) -> Times:
-    """Seconds of each candidate per unit, with one thread; a first round is not counted."""
-    with threads(1):
+    """Seconds of each candidate per unit; a first round is not counted. None: default threads."""
+    with nullcontext() if n_threads is None else threads(n_threads):
         take_turns(runs, 1)  # imports and first calls
         times = take_turns(runs, n_rounds)
     return {

@@ -27,8 +27,8 @@ from benchmarks._speed.baselines import (
 from benchmarks._speed.memory import measure_memory
 from benchmarks._speed.sizes import Scale, Size, epochs_of, make_table, seconds_of_step
 from mixupe_sklearn import MixupEClassifier
-from mixupe_sklearn._net.build import rows_a_pass
-from mixupe_sklearn._runtime.device import n_threads_for
+from mixupe_sklearn._net.net import rows_a_pass
+from mixupe_sklearn._runtime.torch_state import n_threads_for
 
 WITH_OWN_THREADS = ("mixupe", "mixup", "mlp", "skorch", "listing", "listing-torch")
 PREDICTED_FEATURES = (16, 200)

@@ -1,4 +1,4 @@
-"""Smaller comparisons of ``benchmarks.speed --part``: members, the monitor, and latency."""
+"""Smaller comparisons of ``benchmarks.speed --part``: ensembles, the monitor, and latency."""
 
 import pathlib
 from collections.abc import Callable
@@ -12,10 +12,17 @@ from benchmarks._harness.environment import ROOT
 from benchmarks._harness.labels import present_label
 from benchmarks._harness.paired_timing import Run, at_most, median, ratio_of, threads, time_in_turns
 from benchmarks._harness.report_tables import plain_markdown
-from benchmarks._harness.resources import MEGABYTE, added_by, can_measure
 from benchmarks._harness.results_file import Results
-from benchmarks._harness.subprocesses import call_in_child
-from benchmarks._speed.sizes import make_table
+from benchmarks._speed.ensembles import (
+    Measurements,
+    member_measurements,
+    option_measurements,
+    report_members,
+    report_options,
+    report_search,
+    search_measurements,
+)
+from benchmarks._speed.sizes import Scale
 from benchmarks._vision_speech.data import load_digit_images
 from benchmarks._vision_speech.networks import network_of
 from mixupe_sklearn import (
@@ -29,85 +36,6 @@ from mixupe_sklearn import (
 )
 from mixupe_sklearn.datasets import load_embedded
 from mixupe_sklearn.diagnostics import DerivativeMonitor
-
-Measurements = dict[str, Callable[[], Results]]
-
-N_MEMBERS, N_FEATURES, N_CLASSES = 8, 20, 5
-# Rows, epochs (fewer for more rows, as a step costs the same), rounds, and the bound.
-MEMBER_SIZES = ((500, 50, 15, 0.4), (5_000, 10, 11, 0.7), (50_000, 2, 7, 0.9))
-MEMORY_ROWS = (100_000, 1_000_000)
-
-
-def classifier_of(n_members: int, epochs: int, seed: int = 0) -> MixupEClassifier:
-    """The default classifier but for members, length, early stopping, alpha and eta."""
-    return MixupEClassifier(
-        **{name: preset("paper")[name] for name in ("alpha", "eta")},
-        n_members=n_members,
-        max_epochs=epochs,
-        min_steps=0,
-        early_stopping=False,
-        n_threads=1,
-        device="cpu",
-        random_state=seed,
-    )
-
-
-def time_members(n_rows: int, epochs: int, rounds: int, bound: float) -> Results:
-    """Seconds of both in every round."""
-    X, y = make_table(n_rows, N_FEATURES, N_CLASSES)
-
-    def members() -> None:
-        classifier_of(N_MEMBERS, epochs).fit(X, y)
-
-    def singles() -> None:
-        for seed in range(N_MEMBERS):
-            classifier_of(1, epochs, seed).fit(X, y)
-
-    times = time_in_turns({"members": members, "singles": singles}, rounds, digits=5)
-    return {"rows": n_rows, "epochs": epochs, "bound": bound, "seconds": times}
-
-
-def memory_of_members(n_rows: int) -> Results:
-    """MiB that probabilities of so many rows add to the rows and to the result."""
-    few = make_table(5_000, N_FEATURES, N_CLASSES)
-    classifier = classifier_of(N_MEMBERS, 1).fit(*few)
-    classifier.predict_proba(few[0])
-    X, _ = make_table(n_rows, N_FEATURES, N_CLASSES)
-    found = {"data": X.nbytes, "added": added_by(classifier.predict_proba, X)}
-    return {"rows": n_rows} | {name: round(n / MEGABYTE, 2) for name, n in found.items()}
-
-
-def member_measurements() -> Measurements:
-    """Times of each size, and memory in a process of its own."""
-    found: Measurements = {f"{size[0]} rows": partial(time_members, *size) for size in MEMBER_SIZES}
-    for n_rows in MEMORY_ROWS if can_measure() else ():
-        measure = partial(call_in_child, __name__, "memory_of_members", n_rows)
-        found[f"memory of {n_rows} rows"] = measure
-    return found
-
-
-def report_members(results: Results) -> str:
-    """The figures with their bounds, in Markdown."""
-    header = ["rows", "epochs", "rounds", "members, s", "singles, s", "ratio (quartiles)", "bound"]
-    timed, memory = [], []
-    for part in results["parts"].values():
-        if "added" in part:
-            memory.append([f"{part['rows']:,}", f"{part['data']:.1f}", f"{part['added']:.1f}"])
-            continue
-        members, singles = part["seconds"]["members"], part["seconds"]["singles"]
-        ratio = ratio_of(members, singles)
-        figures = [f"{median(members):.3g}", f"{median(singles):.3g}", str(ratio)]
-        figures.append(at_most(ratio, part["bound"]))
-        timed.append([f"{part['rows']:,}", str(part["epochs"]), str(len(members)), *figures])
-    pieces = [
-        f"`n_members={N_MEMBERS}` against {N_MEMBERS} single fits, one thread: medians of the "
-        "times, and the median of the ratios of the same round.",
-        plain_markdown(header, timed),
-        f"Memory that `predict_proba` of {N_MEMBERS} members adds to rows and result.",
-        plain_markdown(["rows", "data, MiB", "added, MiB"], memory),
-    ]
-    return "\n\n".join(pieces if memory else pieces[:2])
-
 
 IMAGES, SYNTHETIC = "digits as images", "16,000 x 16"
 MONITOR_SIZES = (("iris", 500, 15), ("digits", 50, 15), (SYNTHETIC, 8, 11), (IMAGES, 2, 7))
@@ -153,9 +81,12 @@ def time_monitor(name: str, epochs: int, rounds: int) -> Results:
     return {"name": name, "epochs": epochs, "looks": n_evaluated, "seconds": times}
 
 
-def monitor_measurements() -> Measurements:
+def monitor_measurements(scale: Scale) -> Measurements:
     """Times of each dataset."""
-    return {f"{size[0]}, {size[1]}": partial(time_monitor, *size) for size in MONITOR_SIZES}
+    return {
+        f"{name}, {epochs}": partial(time_monitor, name, epochs, scale.few(rounds))
+        for name, epochs, rounds in MONITOR_SIZES
+    }
 
 
 def report_monitor(results: Results) -> str:
@@ -233,9 +164,12 @@ def time_latency(data: str, n_members: int, rounds: int) -> Results:
     return {"data": data, "n_members": n_members, "seconds": times}
 
 
-def latency_measurements() -> Measurements:
+def latency_measurements(scale: Scale) -> Measurements:
     """Times of each dataset and number of members."""
-    return {f"{size[0]}, {size[1]}": partial(time_latency, *size) for size in LATENCY_SIZES}
+    return {
+        f"{data}, {count}": partial(time_latency, data, count, scale.few(rounds))
+        for data, count, rounds in LATENCY_SIZES
+    }
 
 
 def report_latency(results: Results) -> str:
@@ -265,7 +199,7 @@ class Part(NamedTuple):
     file: str
     page: str
     block: str
-    measurements: Callable[[], Measurements]
+    measurements: Callable[[Scale], Measurements]
     report: Callable[[Results], str]
 
     @property
@@ -277,6 +211,12 @@ class Part(NamedTuple):
 PARTS = {
     "members": Part(
         "members.json", "benchmarks/defaults.md", "members", member_measurements, report_members
+    ),
+    "options": Part(
+        "options.json", "benchmarks/speed.md", "options", option_measurements, report_options
+    ),
+    "search": Part(
+        "search_batched.json", "benchmarks/speed.md", "search", search_measurements, report_search
     ),
     "monitor": Part(
         "monitor.json", "user_guide/diagnostics.md", "monitor", monitor_measurements, report_monitor

@@ -125,6 +125,13 @@ class Scale:
     n_large: int
     kinds: Sequence[str]
     n_imports: int
+    # The most rounds of a part (--part), and whether parts leave out their largest sizes.
+    n_part_rounds: int = 99
+    is_short: bool = False
+
+    def few(self, n_rounds: int) -> int:
+        """So many rounds of a part, or as few as this scale has."""
+        return min(n_rounds, self.n_part_rounds)
 
 
 FULL = Scale(
@@ -155,4 +162,6 @@ QUICK = replace(
     n_large=100_000,
     kinds=("float32",),
     n_imports=3,
+    n_part_rounds=3,
+    is_short=True,
 )

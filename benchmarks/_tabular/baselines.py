@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from benchmarks._tabular.methods import PAPER_INPUTS
 from mixupe_sklearn import make_preprocessor
-from mixupe_sklearn._runtime.seeding import seeded
+from mixupe_sklearn._runtime.torch_state import seeded
 from mixupe_sklearn.preprocessing import read_columns, select_columns
 
 Params = dict[str, Any]

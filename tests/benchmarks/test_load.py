@@ -18,10 +18,9 @@ from benchmarks.reliability.load import MOST_GROWTH, checks_list, fill, load_tab
 from mixupe_sklearn import preset
 from mixupe_sklearn._audio import files as audio_files
 from mixupe_sklearn._data import rows as _inputs
-from mixupe_sklearn._estimators import ensemble as _members
+from mixupe_sklearn._engine import network as _network
+from mixupe_sklearn._engine import trainer as _trainer
 from mixupe_sklearn._net import net as _net
-from mixupe_sklearn._net.net import forward_all
-from mixupe_sklearn._training import early_stopping as _stopping
 
 # What a prediction may change beside its answer: nothing.
 
@@ -79,14 +78,17 @@ def test_audio_files_are_read_in_threads_without_sharing_warnings(tmp_path, monk
 def test_no_more_logits_are_made_at_once_than_a_chunk_may_have(n_members, monkeypatch):
     n_classes, n_rows, seen = 300, 1200, []
 
-    def forward(nets, X):
-        logits = forward_all(nets, X)
-        seen.append(logits.numel())
-        return logits
+    def recorded(function):
+        def run(*args):
+            logits = function(*args)
+            seen.append(logits.numel())
+            return logits
 
-    for module in (_members, _net):
-        monkeypatch.setattr(module, "forward_all", forward)
-    for module in (_stopping, _inputs):
+        return run
+
+    monkeypatch.setattr(_net, "forward_all", recorded(_net.forward_all))
+    monkeypatch.setattr(_network.Network, "predict", recorded(_network.Network.predict))
+    for module in (_trainer, _inputs):
         monkeypatch.setattr(module, "CHUNK", n_members * n_classes * 64)
     X = np.random.default_rng(0).normal(size=(n_rows, 4))
     params = {"n_members": n_members, "early_stopping": n_members > 1, "max_epochs": 1}

@@ -495,7 +495,7 @@ def test_the_default_counts_the_clean_rows_of_the_penalty(monkeypatch):
     X, y = make_table(60, 5, 3)
     classifier = our_classifier(SMALL, 1, n_threads=1).fit(X, y)
     n_weights = sum(parameter.numel() for parameter in classifier.net_.module_.parameters())
-    monkeypatch.setattr("mixupe_sklearn._runtime.device.WORK_A_THREAD", n_weights * 20)
+    monkeypatch.setattr("mixupe_sklearn._runtime.torch_state.WORK_A_THREAD", n_weights * 20)
     assert default_threads(classifier, n_rows=60) == 2
     plain = our_classifier(SMALL, 1, n_threads=1, method="mixup").fit(X, y)
     assert default_threads(plain, n_rows=60) == 1

@@ -209,7 +209,7 @@ def test_a_row_matches_the_same_fit_alone(method):
     assert row["test_log_loss"] == pytest.approx(loss, rel=1e-4)
     assert float(row["test_losses"].split()[-1]) == pytest.approx(loss, rel=1e-2)
     assert len(row["train_losses"].split()) == len(row["test_losses"].split()) == 3
-    assert row["n_together"] == (1 if method == "manifold-mixup" else 2)
+    assert row["n_together"] == (1 if method == "mixupe-directional" else 2)
     assert (row["split"], row["seed"], row["method"]) == (1, 1, method)
 
 
