@@ -15,7 +15,7 @@ from sklearn.datasets import load_sample_images, make_moons
 
 from mixupe_sklearn import MixupEClassifier, Spectrogram, preset
 from mixupe_sklearn._images.arrays import resize
-from mixupe_sklearn._method.mixup import mix
+from mixupe_sklearn._method.formulas import mix
 from mixupe_sklearn.diagnostics import plot_decision_boundary
 
 FOLDER = pathlib.Path(__file__).parent / "_static"
