@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mixupe_sklearn._engine.layers import LAYERS, Elementwise
-from mixupe_sklearn._method.formulas import LANE, LossMemory, fused_loss, mix, partners_of
+from mixupe_sklearn._method.formulas import LANE, LossMemory, State, fused_loss, mix, partners_of
 from mixupe_sklearn.modules import MLP
 
 
@@ -143,17 +143,17 @@ class _MixPoint:
 
     def __init__(self, state: Tensor, n_rows: int, n_extra: int):
         n_members, n_given, width = state.shape
-        self.state, self.n_rows = state, n_rows
-        self.out = state.new_empty(n_members, n_rows + n_extra, width)
+        self.n_rows = n_rows
+        self.out = State.new(state, n_rows + n_extra, width)
         self.other, self.scratch = state.new_empty(2, n_members, n_rows, width)
-        self.grad = torch.empty_like(state)
+        self.grad = State.new(state, n_given, width)
         # Views are made once: each costs as much as a small sum.
         self.first = state[:, :n_rows]
-        self.mixed, self.extra = self.out[:, :n_rows], self.out[:, n_rows:]
+        self.mixed, self.extra = self.out.values[:, :n_rows], self.out.values[:, n_rows:]
         self.source = state[:, n_rows:] if n_given > n_rows else self.other[:, :n_extra]
         self.grows = n_given == n_rows and n_extra > 0
 
-    def forward(self, pairs: Pairs) -> Tensor:
+    def forward(self, pairs: Pairs) -> State:
         """Return the mixed state."""
         first = self.first if self.first.is_contiguous() else self.first.contiguous()
         mix(first, pairs.lam, pairs.partner, out=self.mixed, other=self.other)
@@ -161,16 +161,16 @@ class _MixPoint:
             self.extra.copy_(self.source)
         return self.out
 
-    def backward(self, grad: Tensor, pairs: Pairs) -> Tensor:
+    def backward(self, grad: Tensor, pairs: Pairs) -> State:
         """Return the gradient of the state: the transpose of ``mix``, for both of each pair."""
         n_rows, extra = self.n_rows, grad[:, self.n_rows :]
-        mixed, first = grad[:, :n_rows], self.grad[:, :n_rows]
+        mixed, first = grad[:, :n_rows], self.grad.values[:, :n_rows]
         torch.mul(mixed, pairs.lam, out=first)
         torch.sub(mixed, first, out=self.scratch)
         if self.grows:
             self.scratch[:, : extra.shape[1]] += extra
         elif extra.shape[1]:
-            self.grad[:, n_rows:] = extra
+            self.grad.values[:, n_rows:] = extra
         first += partners_of(self.scratch, pairs.inverse, self.other)
         return self.grad
 
@@ -192,51 +192,63 @@ class Passes:
         n_run = batch.targets.shape[1]
         n_clean = 0 if batch.penalty_weight is None else batch.penalty_weight.shape[1]
         n_extra = n_clean if batch.clean is None else 0
-        n_rows = n_run - n_extra
-        new = network.weights.new_empty
-        n_members, n_given, width = batch.X.shape
-        self.outputs: list[Tensor] = []  # of each layer, before mixing
-        self.grads: list[Tensor | None] = []  # of the input of each layer with weights
+        n_rows, weights = n_run - n_extra, network.weights
+        self.input = State.new(weights, *batch.X.shape[1:])
+        # Inputs are used where they are if each member begins at a multiple of LANE.
+        self.is_copied = self.first > 0 or batch.X.stride(0) % LANE > 0
+        self.outputs: list[State] = []  # of each layer, before mixing
+        self.grads: list[State | None] = []  # of the input of each layer with weights
         self.points: dict[int, _MixPoint] = {}
-        state = batch.X
+        state = self.input
         for number, layer in enumerate(self.layers):
-            n_given, width = state.shape[1:]
+            n_given, width = state.values.shape[1:]
             self.grads.append(None)
             if layer.has_weights:
                 if number > self.first:
-                    self.grads[-1] = new(n_members, n_given, width)
+                    self.grads[-1] = State.new(weights, n_given, width)
                 width = layer.weight.shape[1]
             is_new = layer.has_weights or layer.saves == "input" or number == 0
-            state = new(n_members, n_given, width) if is_new else state
+            state = State.new(weights, n_given, width) if is_new else state
             self.outputs.append(state)
             if number in batch.pairs:
-                self.points[number] = _MixPoint(state, n_rows, n_extra)
+                self.points[number] = _MixPoint(state.values, n_rows, n_extra)
                 state = self.points[number].out
-        self.memory = LossMemory(state, n_rows, n_clean)
+        self.memory = LossMemory(state.values, n_rows, n_clean)
 
     def run(self, batch: StepBatch, head: str) -> tuple[Tensor, Tensor | None]:
         """Return the sums of loss and penalty, and write the gradient of every parameter."""
-        inputs, state = [], batch.X
+        inputs, state = [], self.input
+        if self.is_copied:
+            state.values.copy_(batch.X)
+        else:
+            state = State(batch.X, batch.X)
         for number, (layer, out) in enumerate(zip(self.layers, self.outputs, strict=True)):
             inputs.append(state)
-            layer.forward(state, out=out)
+            part = self._part(layer)
+            layer.forward(state[part], out=out[part])
             state = out
             if number in self.points:
                 state = self.points[number].forward(batch.pairs[number])
         sums = fused_loss(
             self.memory, batch.targets, batch.mass, batch.clean, batch.penalty_weight, head
         )
-        grad = self.memory.grad
+        grad = self.memory.state
         for number in range(len(self.layers) - 1, self.first - 1, -1):
-            layer = self.layers[number]
+            layer, part = self.layers[number], self._part(self.layers[number])
             if number in self.points:
-                grad = self.points[number].backward(grad, batch.pairs[number])
+                grad = self.points[number].backward(grad.values, batch.pairs[number])
             saved = inputs[number] if layer.saves == "input" else self.outputs[number]
             target = self.grads[number] if layer.has_weights else grad
-            layer.backward(grad, saved, grad_input=target)
+            grad_input = None if target is None else target[part]
+            layer.backward(grad[part], saved[part], grad_input=grad_input)
             if target is not None:
                 grad = target
         return sums
+
+    @staticmethod
+    def _part(layer: Any) -> int:
+        """Which part of a state a layer gets: functions of single entries take all memory."""
+        return 1 if isinstance(layer, Elementwise) else 0
 
 
 class Network:

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mixupe_sklearn._data.rows import CHUNK, MAX_ROWS, ROW_BLOCK, CentredRows
+from mixupe_sklearn._data.rows import CHUNK, MAX_ROWS, CentredRows
 from mixupe_sklearn._engine.layers import LAYERS
 from mixupe_sklearn._engine.network import (
     Network,
@@ -35,6 +35,7 @@ from mixupe_sklearn._engine.network import (
 )
 from mixupe_sklearn._method.criterion import MixupELoss
 from mixupe_sklearn._method.formulas import (
+    LANE,
     glm_loss,
     mix,
     one_minus_lam_mean,
@@ -488,19 +489,23 @@ class Group:
         data, parts, right = self.held_out, [], []
         assert data is not None
         width = max(1, data.n_features, data.n_outputs)
-        most = min(MAX_ROWS, CHUNK // width) // len(self.members)
+        # Parts do not depend on the number of members, and fill whole blocks (see LANE).
+        most = max(1, min(MAX_ROWS, CHUNK // width) // (2 * GROUP_MEMBERS) // LANE) * LANE
         whole = np.arange(len(data.y))
         own = [whole if member.fold is None else member.fold for member in self.members]
         folds = torch.from_numpy(np.stack(own))
-        for index in folds.split(max(ROW_BLOCK, most), dim=1):
+        n_rows = folds.shape[1]
+        folds = torch.cat([folds, folds[:, -1:].expand(-1, -n_rows % LANE)], dim=1)
+        for index in folds.split(most, dim=1):
             new = self.network.weights.new_empty
             logits = self.network.predict(data.inputs(index, new(*index.shape, data.n_features)))
             targets = data.targets(index, new(*index.shape, data.n_outputs))
             parts.append(glm_loss(logits.double(), targets.double(), None, data.head)[0])
             right.append(_is_right(logits, targets, data.head))
-        accuracy = torch.cat(right, dim=1).double().mean(dim=1)
-        is_class = data.head != "squared"
-        return torch.cat(parts, dim=1).numpy(), accuracy.tolist() if is_class else [None] * len(own)
+        losses = torch.cat(parts, dim=1)[:, :n_rows].numpy()
+        if data.head == "squared":
+            return losses, [None] * len(own)
+        return losses, torch.cat(right, dim=1)[:, :n_rows].double().mean(dim=1).tolist()
 
     def show_state(self) -> None:
         """Show moments, counts and gradients in the members' own optimizers, for callbacks."""

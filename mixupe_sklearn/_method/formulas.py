@@ -532,6 +532,29 @@ def loss_scale(mixup_loss: Tensor, total_loss: Tensor) -> Tensor:
     return torch.where(total_loss == 0, torch.ones_like(scale), scale)
 
 
+# torch computes a function of single entries in blocks (of 32 or fewer) and rounds an incomplete
+# last one differently; matrix products round by the alignment of their memory. The entries of each
+# network are padded to a multiple of this many, so that it does not depend on the others.
+LANE = 64
+
+
+class State(NamedTuple):
+    """Memory of a state, (n_members, n_rows, width), in which each member fills whole blocks.
+
+    ``padded`` is all of the memory, (n_members, a multiple of ``LANE``).
+    """
+
+    values: Tensor
+    padded: Tensor
+
+    @classmethod
+    def new(cls, like: Tensor, n_rows: int, width: int) -> "State":
+        """Return zeros for as many members as ``like`` has."""
+        n_entries = n_rows * width
+        padded = like.new_zeros(len(like), n_entries + -n_entries % LANE)
+        return cls(padded[:, :n_entries].unflatten(1, (n_rows, width)), padded)
+
+
 class LossMemory:
     """Logits of a step, with memory for their mean and for the gradient of the loss.
 
@@ -548,7 +571,8 @@ class LossMemory:
 
     def __init__(self, logits: Tensor, n_rows: int, n_clean: int):
         self.logits, self.mean = logits, torch.empty_like(logits)
-        self.grad = torch.empty_like(logits)
+        self.state = State.new(logits, *logits.shape[1:])  # of the gradient
+        self.grad = self.state.values
         self.n_rows = n_rows
         # Views are made once: each costs as much as a small sum.
         self.of_loss = self.grad[:, :n_rows]
@@ -618,10 +642,6 @@ def fused_loss(
     return loss, penalty
 
 
-# Entries per network are padded to a multiple of this many for functions that torch computes entry
-# by entry. It processes blocks (of 32 or fewer entries) and rounds an incomplete last one
-# differently: with complete blocks, the result of a network does not depend on the others.
-LANE = 64
 # From this many outputs on, torch is fast at a softmax over the last dimension; below, it is faster
 # over the one before it.
 WIDE = 16

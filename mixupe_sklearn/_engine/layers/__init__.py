@@ -27,6 +27,8 @@ from torch import Tensor, nn
 class Elementwise(NamedTuple):
     """A function of each entry. Where it saves its output, it may overwrite its input.
 
+    In training it gets the padded memory of a state (``State.padded``), so that it works on whole
+    blocks of each member.
     ``expected`` names attributes that the torch module must have with these values.
     """
 

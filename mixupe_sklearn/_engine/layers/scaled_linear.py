@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from mixupe_sklearn._engine.layers.linear import Linear
+from mixupe_sklearn._method.formulas import State
 from mixupe_sklearn.modules.mlp import RATE, ScaledLinear
 
 
@@ -20,8 +21,8 @@ class ScaledLinearLayer(Linear):
     def __init__(self, module: ScaledLinear, weights: Sequence[Tensor], grads: Sequence[Tensor]):
         self.plain, self.plain_grad = weights[0], grads[0]
         self.scale, self.scale_grad = weights[-1][:, None], grads[-1]
-        folded = torch.empty_like(self.plain), torch.empty_like(self.plain)
-        super().__init__(module, [folded[0], *weights[1:]], [folded[1], *grads[1:]])
+        folded, grad = (State.new(self.plain, *self.plain.shape[1:]).values for _ in range(2))
+        super().__init__(module, [folded, *weights[1:]], [grad, *grads[1:]])
 
     def forward(self, state: Tensor, out: Tensor) -> None:
         """Write the output."""
