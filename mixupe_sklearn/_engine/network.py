@@ -321,16 +321,6 @@ class Network:
             state = layer.function(state)
         return state
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether the modules still have the same parameters, as views of ``weights``."""
-        parts = (part for module in self.modules for part in parts_of(module))
-        parameters = [p for part in parts for p in part._parameters.values() if p is not None]
-        return len(parameters) == len(self.views) and all(
-            p is own and p.data_ptr() == view.data_ptr() and p.requires_grad
-            for p, (own, _, view) in zip(parameters, self.views, strict=True)
-        )
-
     def check_shapes(self) -> None:
         """Raise if a callback has changed the shape of a parameter."""
         for module in self.modules:

@@ -53,7 +53,7 @@ AHEAD = 2**18
 MOST_MIXED = 256
 # Largest number of entries (weights, their gradients and moments, and the states of a step) of a
 # group, and of its members. More were slower per member, since the group leaves the cache. Groups
-# are twice as long where that still leaves work for many cores: small steps are overhead.
+# are twice as large where that still leaves work for many cores: small steps are overhead.
 GROUP_ENTRIES, GROUP_MEMBERS, MANY_GROUPS = 1_200_000, 4, 8
 # Optimizers that update each weight independently: one long vector equals many arrays.
 OPTIMIZERS = {
@@ -522,21 +522,24 @@ class Group:
             self.saved = [_saved(member) for member in self.members]
         for _, _, state, counts in self.shown:
             for name, value in counts.items():
-                state[name] = _copy(value, state[name])
+                if isinstance(value, Tensor):
+                    state[name].copy_(value)
+                else:
+                    state[name] = value
         for optimizer in self._optimizers():
             optimizer._opt_called = True  # type: ignore[attr-defined]  # torch's schedules check it
 
     def _counts(self) -> list[dict[str, Any]]:
         """The stacked counts of each member, in the order of the members."""
         groups = [group["params"][0] for group in self.optimizer.param_groups]
-        return [counts_of(self.optimizer.state[w]) for w in groups for _ in range(len(w))]
+        return [counts for w in groups for counts in [counts_of(self.optimizer.state[w])] * len(w)]
 
     def is_current(self) -> bool:
         """Return whether no callback has replaced weights, moments, options or layers."""
-        if not self.network.is_whole:
+        if self.saved != [_saved(member) for member in self.members]:
             self.network.check_shapes()
             return False
-        return self.saved == [_saved(member) for member in self.members] and all(
+        return all(
             optimizer.state.get(parameter) is state
             and all(float(state[name]) == float(value) for name, value in counts.items())
             for optimizer, parameter, state, counts in self.shown
@@ -574,14 +577,16 @@ def _saved(member: Member) -> tuple[Any, ...]:
     trained = [id(parameter) for group in groups for parameter in group["params"]]
     method = criterion, criterion.head, criterion.penalty, criterion.penalty_order
     parts = list(parts_of(net.module_))
+    own = [w for part in parts for w in part._parameters.values() if w is not None]
+    weights = [(id(w), w.data_ptr(), w.requires_grad) for w in own]
     hooks = [
         *(len(getattr(part, name)) for part in parts for name in _HOOKS),
         *(part._compiled_call_impl for part in parts),
-        *(len(getattr(w, name, None) or ()) for w in groups[0]["params"] for name in _WEIGHT_HOOKS),
+        *(len(getattr(w, name, None) or ()) for w in own for name in _WEIGHT_HOOKS),
         len(optimizer._optimizer_step_pre_hooks) + len(optimizer._optimizer_step_post_hooks),
     ]
-    layers = layers_of(net.module_)
-    return optimizer, options, trained, layers, *method, *kind_of(criterion), hooks, net.batch_size
+    inner = parts, weights, hooks
+    return optimizer, options, trained, *inner, *method, *kind_of(criterion), net.batch_size
 
 
 class Trainer:
@@ -628,7 +633,10 @@ class Trainer:
         n_threads = min(n_threads, len(self.groups))
         self.n_threads = max(1, n_threads)
         if n_threads > 1:
-            self.pool = ThreadPoolExecutor(n_threads)
+            # torch's number of threads belongs to the Python thread that sets it.
+            self.pool = ThreadPoolExecutor(
+                n_threads, initializer=torch.set_num_threads, initargs=(1,)
+            )
 
     def together(self) -> Any:
         """Return a context that does nothing: there are no other processes."""
@@ -806,8 +814,8 @@ def n_together(member: Member, n_members: int) -> int:
             f"need {n_bytes / 2**30:,.1f} GiB to train, but this machine has "
             f"{memory_of_machine() / 2**30:,.1f} GiB: lower d_hidden or batch_size."
         )
-    most = GROUP_MEMBERS if n_members < GROUP_MEMBERS * MANY_GROUPS else 2 * GROUP_MEMBERS
-    return max(1, min(most, GROUP_ENTRIES // n_entries))
+    factor = 1 if n_members < GROUP_MEMBERS * MANY_GROUPS else 2
+    return max(1, min(factor * GROUP_MEMBERS, factor * GROUP_ENTRIES // n_entries))
 
 
 def memory_of_machine() -> int:

@@ -351,13 +351,9 @@ class _MixupEStep(_Net):
                 prefix="valid",
                 step_fn=self.validation_step,
             )
-        self.call_users("on_epoch_end", dataset_train=train, dataset_valid=valid)
+        for callback in users:  # the engine did the work of skorch's own
+            callback.on_epoch_end(self, dataset_train=train, dataset_valid=valid)
         self.history[-1]["batches"] = []
-
-    def call_users(self, event: str, **params: Any) -> None:
-        """Call the callbacks of the user alone, after the engine did the work of skorch's own."""
-        for _, callback in user_callbacks(self):
-            getattr(callback, event)(self, **params)
 
     def _run_quietly(self, iterator: Any, fit_params: dict) -> tuple[np.ndarray, list[int]]:
         """Take a step for each batch; its records leave the device at the end of the epoch."""

@@ -31,6 +31,7 @@ from mixupe_sklearn._engine.network import Network
 from mixupe_sklearn._engine.trainer import Stepper, Trainer
 from mixupe_sklearn._estimators import base as _base
 from mixupe_sklearn._estimators.fit_monitor import HAS_CALLBACKS
+from mixupe_sklearn._method.formulas import LANE
 from mixupe_sklearn._net import net as _net
 from mixupe_sklearn._net.autograd import AutogradTrainer
 from mixupe_sklearn._training import loop as _loop
@@ -939,7 +940,7 @@ def test_chunks_at_predict_are_smaller_with_more_members(iris, monkeypatch, para
 
 
 def test_wide_validation_samples_are_evaluated_in_chunks(iris, monkeypatch):
-    X, y = iris
+    X, y = np.tile(iris[0], (5, 1)), np.tile(iris[1], 5)
     sizes, predict = [], Network.predict
 
     def noted(network, rows):
@@ -948,11 +949,12 @@ def test_wide_validation_samples_are_evaluated_in_chunks(iris, monkeypatch):
 
     expected = small(**GROUPS).fit(X, y)
     monkeypatch.setattr(Network, "predict", noted)
-    # Sixteen samples of four features for each of the two members of a group.
-    monkeypatch.setattr(_trainer, "CHUNK", 16 * 4 * 2)
+    # As few samples as possible, of four features, for each of the two members of a group.
+    monkeypatch.setattr(_trainer, "CHUNK", 1)
     classifier = small(**GROUPS).fit(X, y)
-    assert max(sizes) == 16 * 4 * 2
-    assert sum(sizes) == 3 * 4 * 30 * 4
+    assert set(sizes) == {LANE * 4 * 2}
+    # A fold of 150 samples is padded to three blocks: three epochs, four members.
+    assert sum(sizes) == 3 * 4 * 3 * LANE * 4
     np.testing.assert_allclose(classifier.member_weights_, expected.member_weights_, rtol=1e-6)
     assert classifier.history_[-1]["valid_loss"] == pytest.approx(
         expected.history_[-1]["valid_loss"], rel=1e-6

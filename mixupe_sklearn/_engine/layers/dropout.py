@@ -8,8 +8,6 @@ from torch import Tensor, nn
 
 # Probabilities are multiples of one in this many: a random number has 16 bits.
 STEPS = 2**16
-# Values times mask times scale, in one pass over memory.
-scaled_product = torch.ops.aten.native_dropout_backward.out
 
 
 class Dropout:
@@ -29,18 +27,21 @@ class Dropout:
         self.rngs: Sequence[np.random.Generator] = ()
 
     def forward(self, state: Tensor, out: Tensor) -> None:
-        """Draw a mask, and write the output."""
+        """Draw a factor for each entry, and write the output."""
         n_each = state[0].numel()
-        masks = np.empty((len(state), n_each), dtype=bool)
-        for mask, rng in zip(masks, self.rngs, strict=True):
+        kept = np.empty(n_each, dtype=bool)
+        self.factors = torch.empty(state.shape, dtype=state.dtype)
+        rows = self.factors.view(len(state), n_each).numpy()
+        for row, rng in zip(rows, self.rngs, strict=True):
             raw = rng.bit_generator.random_raw(-(-n_each // 4)).view(np.uint16)[:n_each]
-            np.greater_equal(raw, round(self.p * STEPS), out=mask)
-        self.mask = torch.from_numpy(masks).view(state.shape)
-        scaled_product(state, self.mask, self.scale, out=out)
+            np.greater_equal(raw, round(self.p * STEPS), out=kept)
+            # numpy is faster at this product than torch, which multiplies by booleans one by one.
+            np.multiply(kept, rows.dtype.type(self.scale), out=row)
+        torch.mul(state, self.factors, out=out)
 
     def backward(self, grad: Tensor, state: Tensor, grad_input: Tensor) -> None:
         """Write the gradient of the input."""
-        scaled_product(grad, self.mask, self.scale, out=grad_input)
+        torch.mul(grad, self.factors, out=grad_input)
 
     def function(self, state: Tensor) -> Tensor:
         """Return the input."""
