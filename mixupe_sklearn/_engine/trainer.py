@@ -635,7 +635,7 @@ class Trainer:
         if n_threads > 1:
             # torch's number of threads belongs to the Python thread that sets it.
             self.pool = ThreadPoolExecutor(
-                n_threads, initializer=torch.set_num_threads, initargs=(1,)
+                n_threads - 1, initializer=torch.set_num_threads, initargs=(1,)
             )
 
     def together(self) -> Any:
@@ -704,11 +704,19 @@ class Trainer:
             own = {id(member.net) for member in group.members} if is_heard else due
             return group.run_epoch(epoch, own, end)
 
-        numbers = range(len(self.groups))
-        found: dict[int, Epoch] = {}
+        numbers = iter(range(len(self.groups)))  # each thread takes the next group
+
+        def run_all() -> dict[int, Epoch]:
+            return {net: result for number in numbers for net, result in run(number).items()}
+
         try:
-            for part in map(run, numbers) if self.pool is None else self.pool.map(run, numbers):
-                found |= part
+            # This thread takes part, too: to wake another one takes as long as a small step.
+            others = []
+            if self.pool is not None:
+                others = [self.pool.submit(run_all) for _ in range(self.n_threads - 1)]
+            found = run_all()
+            for other in others:
+                found |= other.result()
         except BaseException:
             self.is_stopped[0] = True  # an interrupt reaches this thread alone
             if self.pool is not None:

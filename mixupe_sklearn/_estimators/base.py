@@ -119,8 +119,9 @@ def run_fits(estimators: Sequence[Any], fits: Sequence[Fit], *, is_new: bool, **
     threads = threads_for(net.module_, n_rows, settings["n_threads"], net._work, n_together)
     with gradients_on(), threads as n_free:
 
-        def make_trainer(members: list[Member]) -> Any:
-            is_fast = all(why_not_together(member, settings) is None for member in members)
+        def make_trainer(members: list[Member], is_fast: bool | None = None) -> Any:
+            if is_fast is None:
+                is_fast = all(why_not_together(member, settings) is None for member in members)
             sets = {}
             if settings["callbacks"] or not is_fast:
                 sets = {id(member.net): datasets_of(member) for member in members}
@@ -133,7 +134,7 @@ def run_fits(estimators: Sequence[Any], fits: Sequence[Fit], *, is_new: bool, **
             return AutogradTrainer(members, sets, fits[0].n_epochs)
 
         try:
-            train(fits, make_trainer(members), make_trainer, **how)
+            train(fits, make_trainer(members, is_fast), make_trainer, **how)
             for fit in fits:
                 _check_fit(fit, how.get("on_error", "raise"))
         except BaseException:

@@ -241,16 +241,18 @@ class Fit:
 
 def _mean_of(result: Any, epoch: int) -> np.ndarray:
     """Mean losses of an epoch of one net, (4,); raises if they are not finite."""
-    is_bad = ~np.isfinite(result.values).all(axis=1)
-    if is_bad.any():
-        number = int(is_bad.argmax())
+    is_finite = np.isfinite(result.values)
+    if not is_finite.all():
+        number = int((~is_finite).any(axis=1).argmax())
         _, mixup_loss, penalty_term, _ = result.values[number].tolist()
         raise FloatingPointError(
             f"The loss became non-finite in epoch {epoch}, batch {number + 1}: "
             f"mixup_loss={mixup_loss}, penalty_term={penalty_term}; lower lr or eta, or scale the "
             f"inputs."
         )
-    return np.average(result.values, axis=0, weights=result.sizes)
+    # The arithmetic of np.average, whose checks take longer than a small step.
+    sizes = np.array(result.sizes, dtype=float)
+    return (result.values * sizes[:, None]).sum(axis=0) / sizes.sum()
 
 
 def _readable(row: Mapping[str, Any]) -> dict[str, Any]:

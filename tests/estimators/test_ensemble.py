@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -28,7 +29,7 @@ from mixupe_sklearn._data import rows as _rows
 from mixupe_sklearn._data.rows import hold_out_folds, stratified_folds
 from mixupe_sklearn._engine import trainer as _trainer
 from mixupe_sklearn._engine.network import Network
-from mixupe_sklearn._engine.trainer import Stepper, Trainer
+from mixupe_sklearn._engine.trainer import Group, Stepper, Trainer
 from mixupe_sklearn._estimators import base as _base
 from mixupe_sklearn._estimators.fit_monitor import HAS_CALLBACKS
 from mixupe_sklearn._method.formulas import LANE
@@ -742,27 +743,21 @@ def test_an_interrupt_of_two_threads_keeps_complete_epochs(iris, monkeypatch, ea
     monkeypatch.setattr(_trainer, "GROUP_MEMBERS", 1)  # four groups
     X, y = iris
     params = {"early_stopping": early_stopping, "max_epochs": 9, "n_threads": 2}
-    run_epoch, epochs = Trainer.run_epoch, []
+    run_epoch, epochs, is_interrupted = Group.run_epoch, set(), threading.Event()
 
     def interrupted(self, epoch, *args):
-        epochs.append(epoch)
-        assert self.pool is not None
-        if epoch == 3:  # the main thread gets it while the others run
-            self.pool.map = raising(self.pool.map)
+        epochs.add(epoch)
+        if epoch == 3 and threading.current_thread() is threading.main_thread():
+            is_interrupted.set()
+            raise KeyboardInterrupt
+        if epoch == 3:  # the other thread runs while the main thread gets it
+            assert is_interrupted.wait(timeout=60)
         return run_epoch(self, epoch, *args)
 
-    def raising(run_all):
-        def started(run, numbers):
-            found = run_all(run, numbers)
-            yield next(found)
-            raise KeyboardInterrupt
-
-        return started
-
-    monkeypatch.setattr(Trainer, "run_epoch", interrupted)
+    monkeypatch.setattr(Group, "run_epoch", interrupted)
     with pytest.warns(ConvergenceWarning, match="interrupted after 2 epochs"):
         classifier = small(**params).fit(X, y)
-    assert epochs == [1, 2, 3]
+    assert epochs == {1, 2, 3}
     assert classifier.n_iter_ == len(classifier.history_) == 2
     assert [len(net.history) for net in classifier.nets_] == [2] * 4
     assert np.isfinite(classifier.predict_proba_members(X)).all()
