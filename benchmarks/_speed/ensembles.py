@@ -13,7 +13,7 @@ from benchmarks._harness.paired_timing import Run, at_most, median, ratio_of, th
 from benchmarks._harness.report_tables import plain_markdown
 from benchmarks._harness.resources import MEGABYTE, added_by, can_measure
 from benchmarks._harness.results_file import Results
-from benchmarks._harness.subprocesses import call_in_child
+from benchmarks._harness.subprocesses import beside_busy_cores, call_in_child
 from benchmarks._speed.baselines import products_of, run_products
 from benchmarks._speed.sizes import Scale, Size, make_table
 from benchmarks._speed.targets import Line
@@ -27,8 +27,8 @@ N_MEMBERS, N_FEATURES, N_CLASSES = 8, 20, 5
 # Rows, epochs (fewer for more rows, as a step costs the same), rounds, and the bound.
 MEMBER_SIZES = ((500, 50, 15, 0.4), (5_000, 10, 11, 0.6), (50_000, 2, 7, 0.7))
 MEMORY_ROWS = (100_000, 1_000_000)
-# Rows, features, epochs, rounds, and the bound of two threads against one.
-TWO_THREADS = (5_000, 50, 10, 11, 0.65)
+# Rows, features, epochs and rounds; the bounds of two threads against one, and beside a busy core.
+TWO_THREADS, BUSY_BOUND = (5_000, 50, 10, 11, 0.65), 1.5
 
 
 def threads_of(n_threads: int | None) -> Results:
@@ -122,6 +122,20 @@ def time_two_threads(
     }
 
 
+def time_beside_busy_core(n_rows: int, n_features: int, epochs: int, rounds: int) -> Results:
+    """Seconds of the default ensemble with default threads, alone and beside one busy core."""
+    X, y = make_table(n_rows, n_features, N_CLASSES)
+    run = partial(default_ensemble(epochs).fit, X, y)
+    run()
+    times = beside_busy_cores({"alone": run}, rounds, 1)
+    return {
+        "what": f"{n_rows:,} x {n_features}, {epochs} epochs",
+        **threads_of(None),
+        "bound": BUSY_BOUND,
+        "seconds": {name: [round(one, 5) for one in own] for name, own in times.items()},
+    }
+
+
 def memory_of_members(n_rows: int) -> Results:
     """MiB that probabilities of so many rows add to the rows and to the result."""
     few = make_table(5_000, N_FEATURES, N_CLASSES)
@@ -144,6 +158,9 @@ def member_measurements(scale: Scale) -> Measurements:
     found["two threads"] = partial(
         time_two_threads, n_rows, n_features, epochs, scale.few(rounds), bound
     )
+    found["busy core"] = partial(
+        time_beside_busy_core, n_rows, n_features, epochs, scale.few(rounds)
+    )
     for n_rows in MEMORY_ROWS if can_measure() else ():
         measure = partial(call_in_child, __name__, "memory_of_members", n_rows)
         found[f"memory of {n_rows} rows"] = measure
@@ -152,7 +169,7 @@ def member_measurements(scale: Scale) -> Measurements:
 
 def report_members(results: Results) -> str:
     """The figures with their bounds, in Markdown."""
-    timed, two, memory = [], [], []
+    timed, two, busy, memory = [], [], [], []
     for part in results["parts"].values():
         if "added" in part:
             memory.append([f"{part['rows']:,}", f"{part['data']:.1f}", f"{part['added']:.1f}"])
@@ -164,6 +181,13 @@ def report_members(results: Results) -> str:
             verdict = [at_most(ratio, part["bound"]), "yes" if part["is_equal"] else "NO"]
             what = f"{part['what']}: two threads / one thread"
             two.append([what, str(len(seconds["one"])), *figures, str(ratio), *verdict])
+            continue
+        if "alone" in seconds:
+            ratio = ratio_of(seconds["beside alone"], seconds["alone"])
+            what = f"{part['what']}: beside one busy core / alone, {part['threads']}"
+            figures = [f"{median(seconds[name]):.3g}" for name in ("beside alone", "alone")]
+            rounds = str(len(seconds["alone"]))
+            busy.append([what, rounds, *figures, str(ratio), at_most(ratio, part["bound"])])
             continue
         ratio = ratio_of(seconds["members"], seconds["singles"])
         what = (
@@ -185,6 +209,10 @@ def report_members(results: Results) -> str:
         header = ["what", "rounds", "two, s", "one, s", "ratio (quartiles)", "bound"]
         pieces.append("The default ensemble with `n_threads=2` against `n_threads=1`.")
         pieces.append(plain_markdown([*header, "predictions equal to the bit"], two))
+    if busy:
+        header = ["what", "rounds", "beside, s", "alone, s", "ratio (quartiles)", "bound"]
+        pieces.append("The default ensemble while another process uses one of the cores.")
+        pieces.append(plain_markdown(header, busy))
     if memory:
         pieces.append(
             f"Memory that `predict_proba` of {N_MEMBERS} members adds to rows and result."

@@ -41,6 +41,10 @@ def test_a_quick_run_times_both_in_every_round_and_measures_memory(quick, capsys
             assert min(map(min, part["seconds"].values())) > 0
             assert part["bound"] == (bound if n_threads is None else None)
     assert {len(times) for times in found["two threads"]["seconds"].values()} == {2}
+    assert {key: len(times) for key, times in found["busy core"]["seconds"].items()} == {
+        "alone": 2,
+        "beside alone": 2,
+    }
     if can_measure():
         assert [part["rows"] for part in found.values() if "added" in part] == [2_000]
     before = quick.read_bytes()
@@ -82,6 +86,17 @@ def test_predictions_of_two_threads_that_differ_are_reported(is_equal):
     assert line == (
         "| 5,000 x 50, 10 epochs: two threads / one thread | 2 | 0.6 | 1 | 0.60 (no spread) | "
         f"at most 0.65: held | {'yes' if is_equal else 'NO'} |"
+    )
+
+
+@pytest.mark.parametrize(("beside", "verdict"), [(1.5, "held"), (1.6, "not held")])
+def test_a_busy_core_has_a_bound(beside, verdict):
+    part = {"what": "5,000 x 50, 10 epochs", "bound": ensembles.BUSY_BOUND} | DEFAULT_THREADS
+    part["seconds"] = {"alone": [1.0, 1.0], "beside alone": [beside, beside]}
+    line = ensembles.report_members({"parts": {"busy core": part}}).splitlines()[-1]
+    assert line == (
+        "| 5,000 x 50, 10 epochs: beside one busy core / alone, default threads | 2 | "
+        f"{beside:g} | 1 | {beside:.2f} (no spread) | at most 1.5: {verdict} |"
     )
 
 
