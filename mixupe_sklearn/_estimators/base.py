@@ -39,6 +39,7 @@ from mixupe_sklearn._net.net import (
     rows_a_pass,
     set_head,
     update_net,
+    warn_about_last_layer,
 )
 from mixupe_sklearn._runtime.torch_state import (
     alone,
@@ -452,6 +453,8 @@ class BaseMixupE(InputValidationMixin, CallbackSupportMixin, BaseEstimator):
                 f"these targets; set their number in module_params."
             )
         set_head(net, head)
+        if number == 0:
+            warn_about_last_layer(net)
         return net
 
     def _continue_training(self) -> None:

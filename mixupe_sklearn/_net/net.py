@@ -128,7 +128,7 @@ class _OwnInfer:
         return itertools.chain.from_iterable(parts)
 
 
-def _warn_about_last_layer(net: Any) -> None:
+def warn_about_last_layer(net: Any) -> None:
     """Warn if the last layer of a classifier's module computes probabilities."""
     layer = module = getattr(net.module_, "_orig_mod", net.module_)
     while parts := list(layer.children()):
@@ -275,7 +275,7 @@ class _MixupEStep(_Net):
         self.check_training_readiness()
         _check_criterion(getattr(self, "criterion_", None))  # a subclass may create another one
         if not self.history:
-            _warn_about_last_layer(self)
+            warn_about_last_layer(self)
         return super().fit_loop(X, y, epochs, **fit_params)
 
     def run_single_epoch(
@@ -817,8 +817,12 @@ def make_net(
             raise ValueError(
                 f"Got module={settings['module']!r}, which has no parameters to train."
             ) from error
-        is_own = not isinstance(settings["module"], str)
-        if is_own or str(error).startswith("Got ") or "allocate" in str(error):  # too little memory
+        if "allocate memory" in str(error):  # torch has no class for it on the CPU
+            raise MemoryError(
+                f"Got module_params={settings['module_params']!r}, whose weights do not fit into "
+                f"the memory of this machine: lower d_hidden or the number of features."
+            ) from error
+        if not isinstance(settings["module"], str) or str(error).startswith("Got "):
             raise
         raise ValueError(
             f"Got module_params={settings['module_params']!r}, but expected what "

@@ -209,6 +209,16 @@ def test_a_network_that_does_not_fit_into_memory_gets_a_sentence(monkeypatch):
         estimator_of("softmax", module_params={"d_hidden": (500, 500)}).fit(X, y)
 
 
+def test_weights_that_do_not_fit_into_memory_get_a_sentence():
+    X, y, _ = rows("softmax")
+    sentence = (
+        r"Got module_params=.*, whose weights do not fit into the memory of this machine: lower "
+        r"d_hidden or the number of features\."
+    )
+    with pytest.raises(MemoryError, match=sentence):  # two petabytes
+        estimator_of("softmax", module_params={"d_hidden": (2**24, 2**25)}).fit(X, y)
+
+
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize(
     ("head", "n_outputs", "has_mass", "penalised"),

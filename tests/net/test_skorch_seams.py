@@ -14,7 +14,13 @@ from skorch.hf import AccelerateMixin
 from skorch.utils import FirstStepAccumulator, to_tensor
 from torch import nn
 
-from mixupe_sklearn import LossParts, MixupELoss, MixupENet, MixupENetRegressor
+from mixupe_sklearn import (
+    LossParts,
+    MixupEClassifier,
+    MixupELoss,
+    MixupENet,
+    MixupENetRegressor,
+)
 from mixupe_sklearn._distributed.preflight import check_supported
 from mixupe_sklearn.modules import MLP
 
@@ -374,6 +380,21 @@ def test_a_last_layer_of_probabilities_warns_once(data, build, last, returns):
     assert str(found.message) == (
         f"Got module={type(module).__name__}, whose last layer, {type(last).__name__}, returns {returns}, but expected "
         f"logits: remove this layer, since the loss applies the softmax itself."
+    )
+    assert found.filename == __file__
+
+
+def test_an_estimator_warns_about_a_last_layer_of_probabilities_once(data):
+    def module(n_features, n_outputs):
+        return nn.Sequential(nn.Linear(n_features, n_outputs), nn.Softmax(1))
+
+    classifier = MixupEClassifier(module=module, n_members=2, max_epochs=1, min_steps=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        classifier.fit(*data)
+    (found,) = caught
+    assert "whose last layer, Softmax, returns probabilities, but expected logits" in str(
+        found.message
     )
     assert found.filename == __file__
 
