@@ -53,11 +53,22 @@ def n_cores() -> int:
     return os.cpu_count() or 1
 
 
+def processor_name() -> str:
+    """Return the model of the processor, where the system names it, and its vector instructions."""
+    found = platform.machine()
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        found = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass  # not Linux, or a processor without the line
+    return f"{found}, {torch.backends.cpu.get_cpu_capability()}"
+
+
 def describe_machine() -> dict[str, Any]:
     """Describe the machine in general terms, without its name."""
     return {
         "cores": n_cores(),
-        "processor": f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}",
+        "processor": processor_name(),
         "system": platform.system(),
         "gpu": torch.cuda.is_available(),
     }

@@ -6,7 +6,7 @@ states. Wide inputs therefore need no mixing, and the widest matrix product runs
 mixed samples.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -147,24 +147,24 @@ class _MixPoint:
         self.out = State.new(state, n_rows + n_extra, width)
         self.other, self.scratch = state.new_empty(2, n_members, n_rows, width)
         self.grad = State.new(state, n_given, width)
+        self.given = self.out.values  # the gradient of the mixed state, once it has memory
         # Views are made once: each costs as much as a small sum.
         self.first = state[:, :n_rows]
         self.mixed, self.extra = self.out.values[:, :n_rows], self.out.values[:, n_rows:]
         self.source = state[:, n_rows:] if n_given > n_rows else self.other[:, :n_extra]
         self.grows = n_given == n_rows and n_extra > 0
 
-    def forward(self, pairs: Pairs) -> State:
-        """Return the mixed state."""
+    def forward(self, pairs: Pairs) -> None:
+        """Write the mixed state to ``out``."""
         first = self.first if self.first.is_contiguous() else self.first.contiguous()
         mix(first, pairs.lam, pairs.partner, out=self.mixed, other=self.other)
         if self.extra.shape[1]:
             self.extra.copy_(self.source)
-        return self.out
 
-    def backward(self, grad: Tensor, pairs: Pairs) -> State:
-        """Return the gradient of the state: the transpose of ``mix``, for both of each pair."""
-        n_rows, extra = self.n_rows, grad[:, self.n_rows :]
-        mixed, first = grad[:, :n_rows], self.grad.values[:, :n_rows]
+    def backward(self, pairs: Pairs) -> None:
+        """Write the gradient of the state: the transpose of ``mix``, for both of each pair."""
+        n_rows, extra = self.n_rows, self.given[:, self.n_rows :]
+        mixed, first = self.given[:, :n_rows], self.grad.values[:, :n_rows]
         torch.mul(mixed, pairs.lam, out=first)
         torch.sub(mixed, first, out=self.scratch)
         if self.grows:
@@ -172,7 +172,6 @@ class _MixPoint:
         elif extra.shape[1]:
             self.grad.values[:, n_rows:] = extra
         first += partners_of(self.scratch, pairs.inverse, self.other)
-        return self.grad
 
 
 class Passes:
@@ -196,59 +195,60 @@ class Passes:
         self.input = State.new(weights, *batch.X.shape[1:])
         # Inputs are used where they are if each member begins at a multiple of LANE.
         self.is_copied = self.first > 0 or batch.X.stride(0) % LANE > 0
-        self.outputs: list[State] = []  # of each layer, before mixing
-        self.grads: list[State | None] = []  # of the input of each layer with weights
         self.points: dict[int, _MixPoint] = {}
-        state = self.input
+        # The calls of a step, with their memory. The first input may be that of the batch.
+        self.forwards: list[tuple[Callable[..., None], Tensor, Tensor]] = []
+        self.backwards: list[tuple[int, Callable[..., None], Tensor, Tensor, Tensor | None]] = []
+        inputs, outputs, state = [], [], self.input
         for number, layer in enumerate(self.layers):
+            inputs.append(state)
             n_given, width = state.values.shape[1:]
-            self.grads.append(None)
-            if layer.has_weights:
-                if number > self.first:
-                    self.grads[-1] = State.new(weights, n_given, width)
-                width = layer.weight.shape[1]
+            width = layer.weight.shape[1] if layer.has_weights else width
             is_new = layer.has_weights or layer.saves == "input" or number == 0
             state = State.new(weights, n_given, width) if is_new else state
-            self.outputs.append(state)
+            outputs.append(state)
+            part = _part(layer)
+            self.forwards.append((layer.forward, inputs[-1][part], state[part]))
             if number in batch.pairs:
                 self.points[number] = _MixPoint(state.values, n_rows, n_extra)
                 state = self.points[number].out
         self.memory = LossMemory(state.values, n_rows, n_clean)
+        grad = self.memory.state
+        for number in range(len(self.layers) - 1, self.first - 1, -1):
+            layer, part = self.layers[number], _part(self.layers[number])
+            if number in self.points:
+                self.points[number].given, grad = grad.values, self.points[number].grad
+            target: State | None = grad
+            if layer.has_weights:
+                is_needed = number > self.first
+                target = State.new(weights, *inputs[number].values.shape[1:]) if is_needed else None
+            saved = inputs[number] if layer.saves == "input" else outputs[number]
+            grad_input = None if target is None else target[part]
+            self.backwards.append((number, layer.backward, grad[part], saved[part], grad_input))
+            grad = target or grad
 
     def run(self, batch: StepBatch, head: str) -> tuple[Tensor, Tensor | None]:
         """Return the sums of loss and penalty, and write the gradient of every parameter."""
-        inputs, state = [], self.input
+        X, points = batch.X, self.points
         if self.is_copied:
-            state.values.copy_(batch.X)
-        else:
-            state = State(batch.X, batch.X)
-        for number, (layer, out) in enumerate(zip(self.layers, self.outputs, strict=True)):
-            inputs.append(state)
-            part = self._part(layer)
-            layer.forward(state[part], out=out[part])
-            state = out
-            if number in self.points:
-                state = self.points[number].forward(batch.pairs[number])
+            self.input.values.copy_(X)
+        for number, (forward, state, out) in enumerate(self.forwards):
+            forward(state if number or self.is_copied else X, out=out)
+            if number in points:
+                points[number].forward(batch.pairs[number])
         sums = fused_loss(
             self.memory, batch.targets, batch.mass, batch.clean, batch.penalty_weight, head
         )
-        grad = self.memory.state
-        for number in range(len(self.layers) - 1, self.first - 1, -1):
-            layer, part = self.layers[number], self._part(self.layers[number])
-            if number in self.points:
-                grad = self.points[number].backward(grad.values, batch.pairs[number])
-            saved = inputs[number] if layer.saves == "input" else self.outputs[number]
-            target = self.grads[number] if layer.has_weights else grad
-            grad_input = None if target is None else target[part]
-            layer.backward(grad[part], saved[part], grad_input=grad_input)
-            if target is not None:
-                grad = target
+        for number, backward, grad, saved, grad_input in self.backwards:
+            if number in points:
+                points[number].backward(batch.pairs[number])
+            backward(grad, saved if number or self.is_copied else X, grad_input=grad_input)
         return sums
 
-    @staticmethod
-    def _part(layer: Any) -> int:
-        """Which part of a state a layer gets: functions of single entries take all memory."""
-        return 1 if isinstance(layer, Elementwise) else 0
+
+def _part(layer: Any) -> int:
+    """Which part of a state a layer gets: functions of single entries take all memory."""
+    return 1 if isinstance(layer, Elementwise) else 0
 
 
 class Network:

@@ -37,6 +37,7 @@ from mixupe_sklearn._method.criterion import MixupELoss
 from mixupe_sklearn._method.formulas import (
     LANE,
     glm_loss,
+    loss_scale,
     mix,
     one_minus_lam_mean,
     partners_of,
@@ -482,7 +483,7 @@ class Group:
                 share = torch.stack([penalty for _, penalty in sums]).double().numpy() / n_rows
                 penalty_term = np.where(eta > 0, share / eta, 0.0)
             total = mixup_loss + eta * penalty_term
-            scale = np.where(total == 0, 1.0, np.abs(mixup_loss / total))
+            scale = loss_scale(torch.from_numpy(mixup_loss), torch.from_numpy(total)).numpy()
             return np.stack([scale * total, mixup_loss, penalty_term, scale], axis=1)
 
     def _losses(self) -> tuple[Any, Any]:
@@ -908,8 +909,10 @@ def _fused_call(group: dict, states: Any) -> Callable[[], Any]:
     options = {name: group[name] for name in ("weight_decay", "eps", "amsgrad", "maximize")}
     options = {"beta1": beta1, "beta2": beta2, **options}
 
+    one = torch.ones_like(state["step"])  # torch would convert a number at every step
+
     def call() -> None:
-        state["step"] += 1
+        state["step"].add_(one)
         function([weights], [weights.grad], *moments, [state["step"]], lr=group["lr"], **options)
 
     return call

@@ -517,10 +517,10 @@ def penalty_weights(total: Any, weight: Tensor, rows: Any = None, unit: int = 1)
     return total * (unit / rows.shape[-1]) * weight * is_used
 
 
-def loss_scale(mixup_loss: Tensor, total_loss: Tensor) -> Tensor:
+def loss_scale(mixup_loss: Any, total_loss: Any) -> Any:
     """``|mixup_loss| / |total_loss|``, equation (9), the paper's eta-hat; 1 if both are zero.
 
-    The result carries no gradient.
+    Both are tensors or both are floats. The result carries no gradient.
 
     Examples
     --------
@@ -528,6 +528,8 @@ def loss_scale(mixup_loss: Tensor, total_loss: Tensor) -> Tensor:
     >>> loss_scale(torch.tensor(2.0), torch.tensor(4.0)), loss_scale(*torch.zeros(2))
     (tensor(0.5000), tensor(1.))
     """
+    if isinstance(total_loss, float):
+        return abs(mixup_loss / total_loss) if total_loss else 1.0
     scale = (mixup_loss / total_loss).abs().detach()
     return torch.where(total_loss == 0, torch.ones_like(scale), scale)
 
@@ -618,7 +620,7 @@ def fused_loss(
     n_rows, grad = memory.n_rows, memory.grad
     logits, potential = _evaluate_head(memory.logits, head, memory.mean)
     inner = torch.linalg.vecdot(targets, logits)
-    losses = -inner[:, :n_rows]
+    losses = inner[:, :n_rows].neg()
     if potential is not None:
         potential = potential[:, :n_rows]
         losses = losses + (potential if mass is None else mass * potential)
@@ -636,9 +638,10 @@ def fused_loss(
         grad.mul_(1 / n_rows)
         return loss, None
     penalty = _fused_penalty(memory, logits, inner, clean, weights, head)
-    exact = loss.double()
-    scale = loss_scale(exact, exact + penalty).div_(n_rows)
-    grad.mul_(scale.to(grad.dtype)[:, None, None])
+    # With one value per network, Python's floats are faster than tensors.
+    parts = zip(loss.tolist(), penalty.tolist(), strict=True)
+    scales = [loss_scale(mixup_loss, mixup_loss + own) / n_rows for mixup_loss, own in parts]
+    grad.mul_(grad.new_tensor(scales)[:, None, None])
     return loss, penalty
 
 

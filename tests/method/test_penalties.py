@@ -169,3 +169,9 @@ def test_loss_scale_rescales_the_total_to_the_mixup_loss():
     assert (loss_scale(mixup_loss, total) * total).item() == pytest.approx(0.7)
     assert loss_scale(torch.tensor(0.0), torch.tensor(0.0)) == 1
     assert loss_scale(torch.tensor(0.0), torch.tensor(2.0)) == 0
+
+
+@pytest.mark.parametrize("total", [0.0, 0.7, 2.0, float("inf"), float("nan")])
+def test_loss_scale_of_floats_equals_that_of_tensors(total):
+    of_tensors = loss_scale(*torch.tensor([0.7, total], dtype=torch.float64)).item()
+    np.testing.assert_array_equal(loss_scale(0.7, total), of_tensors)
