@@ -204,7 +204,9 @@ class JsonResults:
                 f"{', '.join(known) or 'it has none'}."
             )
         if again:
-            later = {**kept["run"].get("again", {}), **dict.fromkeys(again, run["source"])}
+            # The code or the processor may have changed since.
+            now = {"source": run["source"], "processor": run["machine"]["processor"]}
+            later = {**kept["run"].get("again", {}), **dict.fromkeys(again, now)}
             self.run = {**kept["run"], "again": later}
             self.parts = {name: part for name, part in known.items() if name not in again}
         else:

@@ -24,7 +24,7 @@ def machine_block(results: Results) -> str:
     machine = run["machine"]
     libraries = ", ".join(f"{name} {number}" for name, number in run["versions"].items())
     n_rounds = len(parts["reference"]["microseconds"]["mixupe"])
-    again = ", ".join(run.get("again", ()))
+    again = ", ".join(f"{own} ({at['processor']})" for own, at in run.get("again", {}).items())
     later = f" Measured again after later changes of the code: {again}." if again else ""
     return (
         f"A {run['scale']} run of {n_rounds} rounds at the reference size and of "

@@ -287,13 +287,13 @@ def test_single_parts_are_measured_again_and_the_file_records_it(tmp_path):
     first = JsonResults(path, {"scale": "tiny", "source": "old"})
     for name in ("one", "two"):
         first.part(name, lambda: {"value": 1})
-    again = JsonResults(path, {"scale": "tiny", "source": "new"}, again=["two"])
+    again = JsonResults(path, {"scale": "tiny", "source": "new", "machine": {"processor": "B"}}, again=["two"])
     assert again.part("one", lambda: pytest.fail("measured twice")) == {"value": 1}
     assert again.part("two", lambda: {"value": 2}) == {"value": 2}
     assert read_json_results(path)["run"] == {
         "scale": "tiny",
         "source": "old",
-        "again": {"two": "new"},
+        "again": {"two": {"source": "new", "processor": "B"}},
     }
     with pytest.raises(ValueError, match="Got --again three, but expected parts that are in the"):
         JsonResults(path, {"source": "new"}, again=["three"])
