@@ -5,7 +5,13 @@ from sklearn.utils.metaestimators import available_if
 
 from mixupe_sklearn._estimators.classifier import MixupEClassifier
 from mixupe_sklearn._estimators.regressor import MixupERegressor
-from mixupe_sklearn._preprocessing.columns import read_columns, select_columns
+from mixupe_sklearn._preprocessing.columns import (
+    read_columns,
+    select_columns,
+    select_many_levels,
+    select_missing,
+)
+from mixupe_sklearn._preprocessing.dates import DateParts
 from mixupe_sklearn._preprocessing.scalers import (
     ClippingScaler,
     PiecewiseLinearEncoder,
@@ -17,6 +23,7 @@ from mixupe_sklearn._utils.parameter_rules import FLAG, check_rules
 __all__ = [
     "ClippingScaler",
     "ColumnsToNumbers",
+    "DateParts",
     "MixupEPipeline",
     "PiecewiseLinearEncoder",
     "QuantileScaler",
@@ -25,6 +32,8 @@ __all__ = [
     "make_preprocessor",
     "read_columns",
     "select_columns",
+    "select_many_levels",
+    "select_missing",
 ]
 
 
@@ -51,7 +60,7 @@ def make_preprocessor(**params) -> TablePreprocessor:
     >>> from mixupe_sklearn import make_preprocessor
     >>> frame = pd.DataFrame({"size": [1.0, None, 3.0], "city": ["Oslo", "Bonn", None]})
     >>> make_preprocessor(scaling="standard").fit_transform(frame).shape
-    (3, 3)
+    (3, 5)
     """
     return TablePreprocessor(**params)
 
@@ -146,9 +155,12 @@ def make_mixupe_pipeline(*, regression=False, preprocessor=None, **params) -> Mi
     >>> pipeline.fit(frame, ["a", "a", "b"]).predict(frame).shape
     (3,)
     >>> make_mixupe_pipeline(regression=True, batch_size=2).fit(frame, [1.0, 2.0, 3.0])["regressor"]
-    MixupERegressor(batch_size=2)
+    MixupERegressor(batch_size=2, scale_inputs=False)
     """
     check_rules({"regression": regression}, {"regression": FLAG})
     name, last = ("regressor", MixupERegressor) if regression else ("classifier", MixupEClassifier)
-    first = make_preprocessor() if preprocessor is None else preprocessor
-    return MixupEPipeline([("preprocessor", first), (name, last(**params))])
+    if preprocessor is None:
+        preprocessor = make_preprocessor()
+    if isinstance(preprocessor, TablePreprocessor):
+        params = {"scale_inputs": False} | params  # its features have their scale
+    return MixupEPipeline([("preprocessor", preprocessor), (name, last(**params))])

@@ -1,4 +1,4 @@
-"""Baselines: other classifiers on the same raw samples, seeded and with nearly all defaults."""
+"""Baselines: other estimators on the same raw samples, seeded and with nearly all defaults."""
 
 import logging
 import warnings
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import LabelEncoder
 from sklearn.utils.validation import check_is_fitted
@@ -97,14 +97,31 @@ class Recipe:
     seed: str = "random_state"
     threads: str = ""
     quiet: Params = field(default_factory=dict)
+    # If it is not the classifier's with another ending, and has other parameters.
+    regressor: str = ""
+    regressor_params: Params | None = None
 
     @property
     def module(self) -> str:
         """The module that must be installed."""
         return self.classifier.partition(".")[0]
 
-    def make(self, params: Params, features: Any, seed: int, n_jobs: int) -> Any:
-        """Return the classifier for some features."""
+    def path(self, is_regression: bool) -> str:
+        """Where the class of the classifier or the regressor is."""
+        if not is_regression:
+            return self.classifier
+        return self.regressor or self.classifier.replace("Classifier", "Regressor")
+
+    def params_for(self, is_regression: bool) -> Params:
+        """The parameters that are not defaults."""
+        if is_regression and self.regressor_params is not None:
+            return dict(self.regressor_params)
+        return dict(self.params)
+
+    def make(
+        self, params: Params, features: Any, seed: int, n_jobs: int, is_regression: bool = False
+    ) -> Any:
+        """Return the classifier or the regressor for some features."""
         params = params | self.quiet | {self.seed: seed}
         if self.threads:
             params[self.threads] = n_jobs
@@ -113,14 +130,20 @@ class Recipe:
         if self.module == "catboost":
             categories = [name for name in features if features[name].dtype == "category"]
             params["cat_features"] = categories
-        module, _, name = self.classifier.rpartition(".")
+        module, _, name = self.path(is_regression).rpartition(".")
         return getattr(import_module(module), name)(**params)
 
 
 _SCALED = partial(make_preprocessor, **PAPER_INPUTS)
 _MLP = "sklearn.neural_network.MLPClassifier"
 BASELINES: dict[str, Recipe] = {
-    "logistic": Recipe(_SCALED, "sklearn.linear_model.LogisticRegression", {"max_iter": 1000}),
+    "logistic": Recipe(
+        _SCALED,
+        "sklearn.linear_model.LogisticRegression",
+        {"max_iter": 1000},
+        regressor="sklearn.linear_model.Ridge",
+        regressor_params={},
+    ),
     # The paper's network without weight decay, trained like the other networks.
     "mlp-sklearn": Recipe(_SCALED, _MLP, {"hidden_layer_sizes": [128, 128], "alpha": 0.0}),
     "mlp-sklearn-default": Recipe(_SCALED, _MLP),
@@ -133,6 +156,13 @@ BASELINES: dict[str, Recipe] = {
     "realmlp": Recipe(
         partial(TypedFrame, fills_numbers=True),
         "pytabkit.RealMLP_TD_Classifier",
+        {"device": "cpu"},
+        threads="n_threads",
+        quiet={"verbosity": 0},
+    ),
+    "tabm": Recipe(
+        partial(TypedFrame, fills_numbers=True),
+        "pytabkit.TabM_D_Classifier",
         {"device": "cpu"},
         threads="n_threads",
         quiet={"verbosity": 0},
@@ -175,8 +205,8 @@ def params_of(name: str, training: Mapping[str, Any] | None = None) -> Params:
     return params
 
 
-class Baseline(ClassifierMixin, BaseEstimator):
-    """A classifier from raw samples to probabilities, by its name in ``BASELINES``."""
+class _Baseline(BaseEstimator):
+    """From raw samples to predictions, by the name in ``BASELINES``."""
 
     def __init__(self, name, seed=0, n_jobs=1, training=None):
         self.name = name
@@ -184,18 +214,44 @@ class Baseline(ClassifierMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.training = training
 
+    def _fit(self, X: Any, y: Any, params: Params, is_regression: bool) -> Any:
+        """Return the fitted estimator of the library."""
+        recipe = BASELINES[self.name]
+        self.preprocessor_ = recipe.preprocessor()
+        features = self.preprocessor_.fit_transform(X)
+        model = recipe.make(params, features, self.seed, self.n_jobs, is_regression)
+        return model.fit(features, y)
+
+
+class RegressionBaseline(RegressorMixin, _Baseline):
+    """A regressor on raw samples."""
+
+    def fit(self, X, y):
+        """Fit on raw samples and numbers."""
+        with _isolated(self.seed, self.n_jobs):
+            params = BASELINES[self.name].params_for(is_regression=True)
+            self.regressor_ = self._fit(X, y, params, is_regression=True)
+        return self
+
+    def predict(self, X):
+        """Return the predicted numbers."""
+        check_is_fitted(self)
+        with _isolated(self.seed, self.n_jobs):
+            y = self.regressor_.predict(self.preprocessor_.transform(X))
+        return np.asarray(y, dtype=np.float64).reshape(len(X))
+
+
+class Baseline(ClassifierMixin, _Baseline):
+    """A classifier from raw samples to probabilities."""
+
     def fit(self, X, y):
         """Fit on raw samples and classes, which may be text."""
-        recipe = BASELINES[self.name]
         # XGBoost needs classes 0, 1, ...; the others take them as well.
         labels = LabelEncoder().fit(y)
         self.classes_ = labels.classes_
         with _isolated(self.seed, self.n_jobs):
-            self.preprocessor_ = recipe.preprocessor()
-            features = self.preprocessor_.fit_transform(X)
             params = params_of(self.name, self.training)
-            self.classifier_ = recipe.make(params, features, self.seed, self.n_jobs)
-            self.classifier_.fit(features, labels.transform(y))
+            self.classifier_ = self._fit(X, labels.transform(y), params, is_regression=False)
         return self
 
     def predict_proba(self, X):
@@ -228,12 +284,17 @@ def _isolated(seed: int, n_jobs: int) -> Iterator[None]:
 
 
 def make_baseline(
-    name: str, seed: int, n_jobs: int = 1, training: Mapping[str, Any] | None = None
-) -> Baseline:
-    """Return a :class:`Baseline` that can run here, its library loaded."""
+    name: str,
+    seed: int,
+    n_jobs: int = 1,
+    training: Mapping[str, Any] | None = None,
+    *,
+    is_regression: bool = False,
+) -> Baseline | RegressionBaseline:
+    """Return a baseline that can run here, its library loaded."""
     check_baselines([name])
     import_module(BASELINES[name].module)  # now: its seconds are not those of a fit
-    return Baseline(name, seed, n_jobs, training)
+    return (RegressionBaseline if is_regression else Baseline)(name, seed, n_jobs, training)
 
 
 def check_baselines(names: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Our classifier with its defaults and with the paper's settings, from raw samples."""
+"""Our estimators with their defaults and with the paper's settings, from raw samples."""
 
 import inspect
 from collections.abc import Mapping
@@ -7,7 +7,13 @@ from typing import Any, NamedTuple
 from sklearn.pipeline import Pipeline
 
 from benchmarks._harness.results_file import as_json
-from mixupe_sklearn import MixupEClassifier, make_mixupe_pipeline, make_preprocessor, preset
+from mixupe_sklearn import (
+    MixupEClassifier,
+    MixupERegressor,
+    make_mixupe_pipeline,
+    make_preprocessor,
+    preset,
+)
 from mixupe_sklearn._training.config import MODULES
 from mixupe_sklearn.preprocessing import TablePreprocessor
 
@@ -17,19 +23,21 @@ Params = dict[str, Any]
 OF_THE_RUN = ("random_state", "device", "n_threads", "verbose")
 # Fixed, as the paper's preset leaves them out: a later change of the defaults appears in rows.
 STOPPING: Params = {"validation_fraction": 0.1, "n_iter_no_change": 10, "tol": 1e-4}
-PAPER_INPUTS: Params = {"scaling": "standard"}
+PAPER_INPUTS: Params = {"scaling": "standard", "n_bins": 0}
 OWN = ("mixupe-default", "mixupe-paper")
 
 
 class Settings(NamedTuple):
-    """Parameters of the classifier and of the preprocessor; all others have their defaults."""
+    """Parameters of the estimator and of the preprocessor; all others have their defaults."""
 
     classifier: Params
     preprocessor: Params
+    is_regression: bool = False
 
     def effective(self) -> "Settings":
         """Return the settings with all current defaults: what a fit uses."""
-        classifier = MixupEClassifier(**self.classifier).get_params(deep=False)
+        estimator = MixupERegressor if self.is_regression else MixupEClassifier
+        classifier = estimator(**self.classifier).get_params(deep=False)
         if classifier["module"] in MODULES:
             params = inspect.signature(MODULES[classifier["module"]]).parameters.values()
             defaults = {one.name: one.default for one in params if one.default is not one.empty}
@@ -38,20 +46,22 @@ class Settings(NamedTuple):
         return Settings(
             {name: classifier[name] for name in sorted(classifier) if name not in OF_THE_RUN},
             {one.name: one.default for one in inputs} | self.preprocessor,
+            self.is_regression,
         )
 
     def unlike_paper(self) -> str:
         """Return as JSON what differs from the paper's settings; "{}" if nothing does."""
         own, paper = self.effective(), paper_settings().effective()
         classifier, inputs = (
-            {name: value for name, value in mine.items() if as_json(value) != as_json(its[name])}
-            for mine, its in zip(own, paper, strict=True)
+            {k: value for k, value in mine.items() if as_json(value) != as_json(its.get(k))}
+            for mine, its in zip(own[:2], paper[:2], strict=True)
         )
         return as_json(classifier | ({"preprocessor": inputs} if inputs else {}))
 
     def make(self, seed: int) -> Pipeline:
-        """Return the pipeline from raw samples to the classifier, with one thread."""
+        """Return the pipeline from raw samples to the estimator, with one thread."""
         return make_mixupe_pipeline(
+            regression=self.is_regression,
             preprocessor=make_preprocessor(**self.preprocessor),
             **self.classifier,
             random_state=seed,

@@ -4,7 +4,7 @@ import math
 import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,6 +26,20 @@ DEVICE_SHARE = 0.5
 
 # Inputs, targets and weights of samples, as a network takes them.
 Tensors = tuple[Any, Tensor, Tensor | None]
+
+
+class Standardisation(NamedTuple):
+    """What is subtracted from each feature, and what it is then divided by; None means one."""
+
+    mean: np.ndarray
+    scale: np.ndarray | None = None
+
+    def apply(self, X: Any, out: np.ndarray) -> None:
+        """Write standardised samples to ``out``, computed in the precision of ``X``."""
+        if self.scale is None:
+            np.subtract(X, self.mean, out=out, casting="same_kind")
+        else:
+            np.divide(np.subtract(X, self.mean), self.scale, out=out, casting="same_kind")
 
 
 @dataclass(frozen=True)
@@ -122,6 +136,51 @@ def mean_of_rows(rows: Any, weight: np.ndarray | None = None, size: int = 8192) 
     return total / n_samples
 
 
+def scale_of_rows(rows: Rows, mean: np.ndarray, size: int = 8192) -> np.ndarray:
+    """Weighted standard deviation of each feature; its range if it has two values, 1 if constant.
+
+    A rare category in one-hot columns would be large in units of its deviation.
+
+    Examples
+    --------
+    >>> X = np.array([[0.0, 5.0, 1.0], [0.0, 5.0, 2.0], [4.0, 5.0, 3.0]])
+    >>> scale_of_rows(Rows(X, np.zeros(3), None), X.mean(axis=0)).round(4).tolist()
+    [4.0, 1.0, 0.8165]
+    """
+    X, weight, n_features = rows.X, rows.weight, rows.X.shape[1]
+    squares, low = np.zeros(n_features), np.full(n_features, np.inf)
+    high = -low
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        for start in range(0, rows.n_rows, size):
+            part = slice(start, start + size)
+            chosen = part if rows.index is None else rows.index[part]
+            own = X[chosen]
+            squares += _squares(own, mean, None if weight is None else weight[chosen])
+            low = np.minimum(low, _values(own.min(axis=0)))
+            high = np.maximum(high, _values(own.max(axis=0)))
+        variance, spread = squares / rows.n_rows, high - low
+        # No other distribution on a range reaches this variance.
+        has_two_values = variance >= (1 - 1e-9) * (high - mean) * (mean - low)
+        deviation = np.sqrt(variance)
+    is_used = ~has_two_values & np.isfinite(deviation) & (deviation > 0)
+    scale = np.where(is_used, deviation, spread)
+    return np.where(scale > np.finfo(scale.dtype).tiny, scale, 1.0)
+
+
+def _values(row: Any) -> np.ndarray:
+    return np.asarray(row.todense() if sparse.issparse(row) else row, np.float64).ravel()
+
+
+def _squares(X: Any, mean: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+    """Weighted sums of squared distances from the mean."""
+    ones = np.ones(X.shape[0]) if weight is None else weight
+    if not sparse.issparse(X):
+        return ones @ np.square(X - mean)
+    X = _canonical(X).astype(np.float64)
+    # Relative to samples of zeros, which are not stored.
+    return ones.sum() * mean**2 + ones @ (X.multiply(X) - X.multiply(2 * mean))
+
+
 def is_mapped(X: Any) -> bool:
     """Return whether an array is memory-mapped: copying it would read the whole file.
 
@@ -146,16 +205,16 @@ class Gathers:
 
 
 class CentredRows(Gathers):
-    """Samples minus a mean, gathered, centred and made dense batch by batch.
+    """Standardised samples, gathered and made dense batch by batch.
 
-    Batches equal those of ``centre``, which centres all samples at once, to the bit.
+    Batches equal those of ``centre``, which does all samples at once, to the bit.
 
     Parameters
     ----------
     X : array, scipy sparse matrix or array of shape (n_samples, n_features)
         The data, unchanged: sparse, memory-mapped, or read-only.
-    X_mean : array of shape (n_features,)
-        The mean to subtract.
+    how : Standardisation
+        Mean and scale.
     dtype : torch.dtype
         Type of the batches.
 
@@ -163,7 +222,8 @@ class CentredRows(Gathers):
     --------
     >>> import numpy as np, torch
     >>> from scipy import sparse
-    >>> rows = CentredRows(sparse.csr_array([[0.0, 2.0], [4.0, 0.0]]), np.array([2.0, 1.0]))
+    >>> how = Standardisation(np.array([2.0, 1.0]))
+    >>> rows = CentredRows(sparse.csr_array([[0.0, 2.0], [4.0, 0.0]]), how)
     >>> rows[np.array([1])]
     tensor([[ 2., -1.]])
     >>> rows.take(slice(0, 2), out=torch.empty(2, 2))
@@ -171,9 +231,9 @@ class CentredRows(Gathers):
             [ 2., -1.]])
     """
 
-    def __init__(self, X: Any, X_mean: np.ndarray, dtype: torch.dtype = torch.float32):
+    def __init__(self, X: Any, how: Standardisation, dtype: torch.dtype = torch.float32):
         self.X = _canonical(X) if sparse.issparse(X) else np.asarray(X)
-        self.X_mean = np.asarray(X_mean)
+        self.how = how
         self.dtype = dtype
         self.shape = X.shape
 
@@ -200,13 +260,16 @@ class CentredRows(Gathers):
     def _fill(self, index: Any, out: np.ndarray) -> None:
         if not sparse.issparse(self.X):
             rows = _gathered(self.X, index, out)
-            np.subtract(rows, self.X_mean, out=out, casting="same_kind")
+            self.how.apply(rows, out)
             return
         rows = self.X[index]
-        # Most entries are minus the mean: only the stored ones are visited.
-        np.subtract(0.0, self.X_mean, out=out, casting="same_kind")
+        # Most entries are those of zeros: only the stored ones are visited.
+        self.how.apply(np.zeros((1, 1)), out)
         numbers = np.repeat(np.arange(len(out)), np.diff(rows.indptr))
-        out[numbers, rows.indices] = rows.data - self.X_mean[rows.indices]
+        stored = rows.data - self.how.mean[rows.indices]
+        if self.how.scale is not None:
+            stored /= self.how.scale[rows.indices]
+        out[numbers, rows.indices] = stored
 
 
 def _canonical(X: Any) -> Any:
@@ -248,16 +311,21 @@ def _gathered(X: np.ndarray, index: Any, out: np.ndarray) -> np.ndarray:
     return X[index]
 
 
-def centre(X: np.ndarray, X_mean: np.ndarray, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Subtract the mean in the precision of ``X``, then round, without a full copy in between.
+def centre(X: np.ndarray, how: Standardisation, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Standardise in the precision of ``X``, then round, chunk by chunk.
 
     Examples
     --------
     >>> import numpy as np
-    >>> centre(np.array([[1e9 + 1.0]]), np.array([1e9]))
-    tensor([[1.]])
+    >>> centre(np.array([[1e9 + 1.0]]), Standardisation(np.array([1e9]), np.array([0.5])))
+    tensor([[2.]])
     """
-    return CentredRows(X, X_mean, dtype)[:]
+    if how.scale is None:
+        return CentredRows(X, how, dtype)[:]
+    rows, whole = CentredRows(X, how, dtype), torch.empty(X.shape, dtype=dtype)
+    for part in in_chunks(*X.shape):  # between the two operations stands a copy of a chunk
+        rows.take(part, whole[part])
+    return whole
 
 
 def in_chunks(n_rows: int, n_features: int, n_members: int = 1) -> Iterator[slice]:
@@ -292,27 +360,28 @@ def is_copied(X: Any, dtype: torch.dtype) -> bool:
 
 
 def centred(
-    X: Any, X_mean: np.ndarray, dtype: torch.dtype, by_batch: bool = False
+    X: Any, how: Standardisation, dtype: torch.dtype, by_batch: bool = False
 ) -> Tensor | CentredRows:
-    """Centred samples: sparse ones by batch, and large ones too where ``by_batch`` allows it."""
+    """Standardised samples: sparse ones by batch, and large ones too if ``by_batch`` allows it."""
     if sparse.issparse(X) or (by_batch and not is_copied(X, dtype)):
-        rows = CentredRows(X, X_mean, dtype)
+        rows = CentredRows(X, how, dtype)
         if _is_in_range(rows):
             return rows
     else:
-        copy = centre(X, X_mean, dtype)
+        copy = centre(X, how, dtype)
         if _is_finite(copy):
             return copy
     raise _out_of_range(X, dtype)
 
 
-def centred_block(X: Any, X_mean: np.ndarray, dtype: torch.dtype) -> Tensor:
-    """Centred dense samples, padded with zeros to a multiple of ``ROW_BLOCK``.
+def centred_block(X: Any, how: Standardisation, dtype: torch.dtype) -> Tensor:
+    """Standardised dense samples, padded with zeros to a multiple of ``ROW_BLOCK``.
 
     Examples
     --------
     >>> import numpy as np
-    >>> centred_block(np.array([[3.0]]), np.array([1.0]), torch.float32)[:2].tolist()
+    >>> how = Standardisation(np.array([1.0]))
+    >>> centred_block(np.array([[3.0]]), how, torch.float32)[:2].tolist()
     [[2.0], [0.0]]
     """
     n_rows = X.shape[0]
@@ -322,10 +391,10 @@ def centred_block(X: Any, X_mean: np.ndarray, dtype: torch.dtype) -> Tensor:
         # As ``take`` does, with fewer calls: for one sample, each call costs as much as the sum.
         rows = block.numpy()[:n_rows]
         with np.errstate(all="ignore"):
-            np.subtract(X, X_mean, out=rows, casting="same_kind")
+            how.apply(X, rows)
             is_finite = math.isfinite(rows.sum()) or bool(np.isfinite(rows).all())
     else:
-        CentredRows(X, X_mean, dtype).take(slice(None), block[:n_rows])
+        CentredRows(X, how, dtype).take(slice(None), block[:n_rows])
         is_finite = _is_finite(block)
     if not is_finite:
         raise _out_of_range(X, dtype)
@@ -355,7 +424,9 @@ def _largest(X: Any) -> float:
 def _is_in_range(rows: CentredRows) -> bool:
     """Return whether all batches will be finite; makes batches only for huge values."""
     limit = torch.finfo(rows.dtype).max
-    if _largest(rows.X) + np.abs(rows.X_mean).max(initial=0.0) <= limit:
+    mean, scale = rows.how
+    least = 1.0 if scale is None else min(1.0, scale.min(initial=1.0))
+    if _largest(rows.X) + np.abs(mean).max(initial=0.0) <= least * limit:
         return True
     return all(bool(torch.isfinite(rows[part]).all()) for part in in_chunks(*rows.shape))
 
@@ -426,18 +497,18 @@ def _moved(data: Tensor | CentredRows, device: torch.device) -> Tensor:
 
 def as_tensors(
     rows: Rows,
-    X_mean: np.ndarray,
+    how: Standardisation,
     dtype: torch.dtype,
     device: torch.device,
     *,
     by_batch: bool = False,
 ) -> Tensors:
-    """Centred inputs, targets and weights in a floating type, on a device.
+    """Standardised inputs, targets and weights in a floating type, on a device.
 
     With ``by_batch``, inputs too large to copy come as ``CentredRows``. Data that does not fit on
     the device stays where it is.
     """
-    X = centred(rows.X, X_mean, dtype, by_batch)
+    X = centred(rows.X, how, dtype, by_batch)
     y = torch.from_numpy(rows.targets)
     y = y.to(dtype) if y.is_floating_point() else y
     weight = None if rows.weight is None else torch.as_tensor(rows.weight, dtype=dtype)

@@ -16,10 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 from mixupe_sklearn._data.rows import (
     OutOfRangeError,
     Rows,
+    Standardisation,
     Tensors,
     ValidationFolds,
     as_tensors,
     mean_of_rows,
+    scale_of_rows,
 )
 from mixupe_sklearn._engine.trainer import Member, Trainer, sizes_of, why_not
 from mixupe_sklearn._estimators.fit_monitor import CallbackSupportMixin, EpochMonitor, FitTasks
@@ -193,6 +195,7 @@ class BaseMixupE(InputValidationMixin, CallbackSupportMixin, BaseEstimator):
         n_members=1,
         module="mlp",
         module_params=None,
+        scale_inputs=True,
         optimizer="adam",
         optimizer_params=None,
         lr=0.001,
@@ -228,6 +231,7 @@ class BaseMixupE(InputValidationMixin, CallbackSupportMixin, BaseEstimator):
         self.n_members = n_members
         self.module = module
         self.module_params = module_params
+        self.scale_inputs = scale_inputs
         self.optimizer = optimizer
         self.optimizer_params = optimizer_params
         self.lr = lr
@@ -471,6 +475,12 @@ class BaseMixupE(InputValidationMixin, CallbackSupportMixin, BaseEstimator):
     def _learn_inputs(self, train: Rows) -> None:
         """Learn from the first training samples how to prepare inputs for the module."""
         self.X_mean_ = mean_of_rows(train)
+        is_scaled = self._settings()["scale_inputs"]
+        self.X_scale_ = scale_of_rows(train, self.X_mean_) if is_scaled else None
+
+    def _standardisation(self) -> Standardisation:
+        """Return what is done to inputs before the module gets them."""
+        return Standardisation(self.X_mean_, self.X_scale_)
 
     def _widths(self, train: Rows) -> dict[str, Any]:
         """Return the arguments that a module gets if it has parameters of these names."""
@@ -478,12 +488,12 @@ class BaseMixupE(InputValidationMixin, CallbackSupportMixin, BaseEstimator):
 
     def _try_out(self, net: Any, train: Rows) -> int:
         """Run a new module on two samples; return the width of its output."""
-        return n_module_outputs(net, train.X, self.X_mean_)
+        return n_module_outputs(net, train.X, self._standardisation())
 
     def _tensors(self, net: Any, rows: Rows) -> Tensors:
         """Return inputs, targets and weights as the source of batches."""
         place = float_type(net), torch.device(net.device)
-        return as_tensors(rows, self.X_mean_, *place, by_batch=True)
+        return as_tensors(rows, self._standardisation(), *place, by_batch=True)
 
     def _predicted(self, X, *steps, by_member=False) -> Any:
         """Return predictions after some steps, chunk by chunk; with the members first if asked."""
@@ -492,7 +502,8 @@ class BaseMixupE(InputValidationMixin, CallbackSupportMixin, BaseEstimator):
         X = self._validate_rows(X, reset=False)
         whole: Any = None
         try:
-            for part, logits in logits_in_chunks(self.nets_, X, self.X_mean_, self._n_outputs()):
+            how = self._standardisation()
+            for part, logits in logits_in_chunks(self.nets_, X, how, self._n_outputs()):
                 values = self._member_means(logits) if by_member else self._mean(logits)
                 for step in steps:
                     values = step(values)

@@ -58,6 +58,10 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
     module_params : dict or None, default=None
         Further arguments of the module, for instance ``{"d_hidden": (256, 256)}``; see
         :class:`mixupe_sklearn.modules.MLP`.
+    scale_inputs : bool, default=True
+        Whether features are divided by their standard deviation; a feature of two values, such as a
+        one-hot column, by their difference. The pipeline of :func:`make_mixupe_pipeline` scales its
+        columns itself and sets False. The mean is subtracted in either case.
     optimizer : {"adam", "adamw", "nadam", "rmsprop", "sgd"} or class, default="adam"
         The optimizer, by name or as a torch class.
     optimizer_params : dict or None, default=None
@@ -134,6 +138,8 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         Training mean, subtracted from every sample, as the derivation of the method requires.
         ``partial_fit`` and ``warm_start`` keep the mean of the first call, since a new one would
         shift the network's inputs.
+    X_scale_ : ndarray of shape (n_features,) or None
+        What the centred features are divided by; None without ``scale_inputs``.
     history_ : list of dict
         Records of each epoch (means over members), such as ``train_loss``, ``train_mixup_loss``,
         ``train_penalty``, ``loss_scale``, ``dur`` (seconds), and ``valid_loss`` with validation
@@ -194,6 +200,7 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         n_members=8,
         module="mlp-gelu",
         module_params=None,
+        scale_inputs=True,
         optimizer="adam",
         optimizer_params=None,
         lr=0.005,
@@ -231,6 +238,7 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
             n_members=n_members,
             module=module,
             module_params=module_params,
+            scale_inputs=scale_inputs,
             optimizer=optimizer,
             optimizer_params=optimizer_params,
             lr=lr,

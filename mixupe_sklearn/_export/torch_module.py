@@ -28,6 +28,7 @@ class PlainModel(nn.Module):
     """
 
     centre: Tensor
+    width: Tensor | None
     scale: Tensor | None
     offset: Tensor
 
@@ -39,7 +40,8 @@ class PlainModel(nn.Module):
         self.member_type = float_type(estimator.net_)
         self.weights = [float(weight) for weight in estimator.member_weights_]
         self.is_single = has_single_logit(estimator)
-        for name, own in (("centre", "X_mean_"), ("scale", "y_scale_"), ("offset", "y_mean_")):
+        inputs = (("centre", "X_mean_"), ("width", "X_scale_"))
+        for name, own in (*inputs, ("scale", "y_scale_"), ("offset", "y_mean_")):
             values = getattr(estimator, own, None)
             tensor = None if values is None else torch.tensor(values, dtype=torch.float64)
             self.register_buffer(name, tensor)
@@ -52,7 +54,10 @@ class PlainModel(nn.Module):
             raise ValueError(
                 f"Got X of shape {tuple(X.shape)}, but expected (n_samples, {n_features})."
             )
-        rows = (X.double() - self.centre).to(self.member_type)
+        rows = X.double() - self.centre
+        if self.width is not None:
+            rows = rows / self.width
+        rows = rows.to(self.member_type)
         mean = torch.zeros((), dtype=torch.float64)
         for weight, head, member in zip(self.weights, self.heads, self.members, strict=True):
             mean = mean + weight * HEADS[head].mean(as_logits(member(rows)).double())

@@ -30,7 +30,7 @@ from mixupe_sklearn._data.batches import (
     with_weight,
 )
 from mixupe_sklearn._data.dataloader import Loader
-from mixupe_sklearn._data.rows import centred_block, in_chunks
+from mixupe_sklearn._data.rows import Standardisation, centred_block, in_chunks
 from mixupe_sklearn._engine.network import n_outputs_of, predict_stacked
 from mixupe_sklearn._engine.trainer import Member, Trainer, why_not
 from mixupe_sklearn._method.criterion import METHOD_RULES, LossParts, MixupELoss
@@ -648,28 +648,28 @@ def _float_type(module: torch.nn.Module) -> torch.dtype | None:
     return next((dtype for dtype in types if dtype is not None), None)
 
 
-def n_module_outputs(net: Any, X: Any, X_mean: np.ndarray) -> int:
+def n_module_outputs(net: Any, X: Any, how: Standardisation) -> int:
     """Return the width of a new module's output; one of unknown layers runs on two samples."""
     known = n_outputs_of(net.module_)
     if known is not None:
         return known
     with torch.no_grad():  # not in inference mode: a lazy module creates its weights here
-        return int(_logits([net], X[:2], X_mean).shape[2])
+        return int(_logits([net], X[:2], how).shape[2])
 
 
 def logits_in_chunks(
-    nets: Sequence[Any], X: Any, X_mean: np.ndarray, n_outputs: int
+    nets: Sequence[Any], X: Any, how: Standardisation, n_outputs: int
 ) -> Iterator[tuple[slice, Tensor]]:
     """Yield slices of raw samples with their logits, (n_members, n_rows, n_outputs)."""
     width = max(X.shape[1], len(nets) * n_outputs)
     first, *others = in_chunks(X.shape[0], width, len(nets))
     with torch.inference_mode(), threads_for(nets[0].module_, first.stop):
         for part in (first, *others):
-            yield part, _logits(nets, X[part], X_mean)
+            yield part, _logits(nets, X[part], how)
 
 
-def _logits(nets: Sequence[Any], X: Any, X_mean: np.ndarray) -> Tensor:
-    rows = centred_block(X, X_mean, float_type(nets[0]))
+def _logits(nets: Sequence[Any], X: Any, how: Standardisation) -> Tensor:
+    rows = centred_block(X, how, float_type(nets[0]))
     return forward_all(nets, rows)[:, : X.shape[0]]
 
 

@@ -19,9 +19,9 @@ _OURS = {
         *("MixupESpeechClassifier", "MixupEGraphClassifier", "Spectrogram"),
     ),
     "mixupe_sklearn.preprocessing": (
-        *("ClippingScaler", "ColumnsToNumbers", "MixupEPipeline", "PiecewiseLinearEncoder"),
-        *("QuantileScaler", "TablePreprocessor"),
-        *("read_columns", "select_columns"),
+        *("ClippingScaler", "ColumnsToNumbers", "DateParts", "MixupEPipeline"),
+        *("PiecewiseLinearEncoder", "QuantileScaler", "TablePreprocessor"),
+        *("read_columns", "select_columns", "select_many_levels", "select_missing"),
     ),
     "mixupe_sklearn._estimators.inputs": ("Labels",),
     "mixupe_sklearn._runtime.torch_state": ("Streams",),
@@ -45,8 +45,9 @@ _SKLEARN = {
     "pipeline": ("FeatureUnion", "Pipeline"),
     "preprocessing": (
         *("Binarizer", "FunctionTransformer", "MaxAbsScaler", "MinMaxScaler"),
-        *("Normalizer", "OneHotEncoder", "OrdinalEncoder", "PolynomialFeatures"),
-        *("PowerTransformer", "QuantileTransformer", "RobustScaler", "StandardScaler"),
+        *("LabelBinarizer", "LabelEncoder", "Normalizer", "OneHotEncoder", "OrdinalEncoder"),
+        *("PolynomialFeatures", "PowerTransformer", "QuantileTransformer", "RobustScaler"),
+        *("StandardScaler", "TargetEncoder"),
     ),
 }
 _OPTIMIZERS = (

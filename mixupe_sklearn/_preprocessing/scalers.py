@@ -156,16 +156,37 @@ class QuantileScaler(OneToOneFeatureMixin, _NumberScaler):
         return self.transformer_.transform(self._rows(X, reset=False))
 
 
+def _edges(values: np.ndarray, n_bins: int) -> np.ndarray:
+    """Return at most ``n_bins + 1`` increasing values: frequent ones, and quantiles of the others.
+
+    Examples
+    --------
+    >>> _edges(np.array([0.0, 0.0, 0.0, 1.0, 2.0, 3.0, 4.0]), n_bins=3).tolist()
+    [0.0, 1.0, 3.0, 4.0]
+    """
+    distinct, counts = np.unique(values, return_counts=True)
+    if len(distinct) <= n_bins + 1:
+        return distinct
+    is_frequent = counts * n_bins > len(values)  # fewer than n_bins of them
+    others = np.repeat(distinct[~is_frequent], counts[~is_frequent])
+    ranks = np.linspace(0, 100, n_bins + 1 - is_frequent.sum())
+    # Quantiles are values of the column: interpolation would split equal ones by rounding.
+    quantiles = np.percentile(others, ranks, method="nearest")
+    return np.unique(np.concatenate([distinct[is_frequent], quantiles]))
+
+
 class PiecewiseLinearEncoder(OneToOneFeatureMixin, _NumberScaler):
     """Turn each column into ramps, one for each interval between two of its quantiles.
 
-    With quantiles ``k_0 < k_1 < ...`` of a column, the output has a column for each ``j``::
+    With values ``k_0 < k_1 < ...`` of a column, the output has a column for each ``j``::
 
         ramp_j = clip((x - k_j) / (k_(j+1) - k_j), 0, 1)
 
-    A linear layer on top represents any function of the column that is linear between its
-    quantiles. Equal quantiles count once, so a column of few values gets few ramps; a constant
-    column becomes zero. Beyond the range of the training samples the output is constant.
+    A linear layer on top represents any function of the column that is linear between these
+    values. They are quantiles, but a value of more than ``1 / n_bins`` of the samples, such as the
+    zeros of a column of counts, is one of them by itself, and the quantiles are those of the other
+    samples. A column of few values gets few ramps; a constant column becomes zero. Beyond the range
+    of the training samples the output is constant.
 
     Parameters
     ----------
@@ -198,12 +219,9 @@ class PiecewiseLinearEncoder(OneToOneFeatureMixin, _NumberScaler):
         self.n_bins = n_bins
 
     def fit(self, X, y=None):
-        """Learn the quantiles of each column."""
+        """Learn where the ramps of each column begin and end."""
         rows = _without_empty(self._rows(X, reset=True))
-        # Quantiles are values of the column: interpolation would split equal ones by rounding.
-        ranks = np.linspace(0, 100, self.n_bins + 1)
-        quantiles = np.nanpercentile(rows, ranks, axis=0, method="nearest")
-        edges = [np.unique(column) for column in quantiles.T]
+        edges = [_edges(column[~np.isnan(column)], self.n_bins) for column in rows.T]
         low = [edge if len(edge) == 1 else edge[:-1] for edge in edges]
         high = [np.full(1, np.inf) if len(edge) == 1 else edge[1:] for edge in edges]
         self.source_ = np.repeat(np.arange(len(edges)), [len(part) for part in low])

@@ -48,6 +48,7 @@ TRAINING_RULES: dict[str, Rule] = {
         "an integer from 1 to 1024 or None", low=1, high=1025, integer=True, or_none=True
     ),
     "compile": FLAG,
+    "scale_inputs": FLAG,
     "module_params": Kind("a dict or None", (Mapping,), or_none=True),
     "optimizer_params": Kind("a dict or None", (Mapping,), or_none=True),
     "callbacks": Kind("a list of skorch callbacks or None", (list, tuple), or_none=True),
@@ -60,8 +61,8 @@ PARAMETERS = (
 )
 # Parameters that cannot change while a network continues training.
 FIXED = (
-    *("module", "module_params", "optimizer", "optimizer_params", "callbacks", "device"),
-    "n_members",
+    *("module", "module_params", "scale_inputs", "optimizer", "optimizer_params", "callbacks"),
+    *("device", "n_members"),
 )
 # Parameters that accept several values, which the members take in turn.
 BY_MEMBER = ("alpha", "eta")
@@ -83,6 +84,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "n_members": 1,
         "module": "mlp",
         "module_params": None,  # two hidden layers of 128 with ReLU
+        "scale_inputs": False,
         "optimizer": "adam",
         "lr": 0.001,
         "lr_schedule": "constant",

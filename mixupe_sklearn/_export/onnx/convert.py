@@ -9,7 +9,7 @@ from skl2onnx import convert_sklearn
 from skl2onnx.common.data_types import DoubleTensorType, StringTensorType
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA, TruncatedSVD
-from sklearn.impute import SimpleImputer
+from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import (
     MaxAbsScaler,
@@ -17,12 +17,14 @@ from sklearn.preprocessing import (
     OneHotEncoder,
     RobustScaler,
     StandardScaler,
+    TargetEncoder,
 )
 from sklearn.utils.validation import check_is_fitted
 
 from mixupe_sklearn._export.onnx import estimators, preprocessing
 from mixupe_sklearn._export.onnx.builder import IR_VERSION, OPSET, keep_shape
 from mixupe_sklearn._export.onnx.inputs import KEY, Described
+from mixupe_sklearn._preprocessing.dates import DateParts
 from mixupe_sklearn._preprocessing.scalers import (
     ClippingScaler,
     PiecewiseLinearEncoder,
@@ -30,13 +32,17 @@ from mixupe_sklearn._preprocessing.scalers import (
 )
 from mixupe_sklearn._preprocessing.table import ColumnsToNumbers, TablePreprocessor
 
-_TYPES = {"numbers": DoubleTensorType, "times": DoubleTensorType, "categories": StringTensorType}
+_TYPES = {
+    **dict.fromkeys(("numbers", "times", "dates", "durations"), DoubleTensorType),
+    "categories": StringTensorType,
+}
 
 # Steps whose conversion equals scikit-learn. skl2onnx converts more, but some in single precision
 # or without one of their options.
 STEPS = (
     *(ClippingScaler, PiecewiseLinearEncoder, QuantileScaler, StandardScaler, MinMaxScaler),
     *(MaxAbsScaler, RobustScaler, SimpleImputer, OneHotEncoder, PCA, TruncatedSVD),
+    *(DateParts, MissingIndicator, TargetEncoder),
 )
 
 
@@ -168,9 +174,3 @@ def check_step(step: Any) -> None:
         )
     if getattr(step, "clip", False):
         raise ValueError(f"Got a {type(step).__name__} with clip=True, but expected clip=False.")
-    levels = getattr(step, "categories_", ())
-    if any(one.dtype.kind == "f" and np.isnan(one).any() for one in levels):
-        raise ValueError(
-            "Got a OneHotEncoder with NaN among its categories, but expected a SimpleImputer "
-            "before it."
-        )

@@ -18,6 +18,8 @@ def _mean(graph: Graph, estimator: Any, x: str) -> str:
     """Weighted mean of the members: each runs in its own precision, the mean in double."""
     own_type = np.float32 if float_type(estimator.net_) == torch.float32 else np.float64
     rows = graph.op("Sub", x, np.asarray(estimator.X_mean_, np.float64))
+    if estimator.X_scale_ is not None:
+        rows = graph.op("Div", rows, np.asarray(estimator.X_scale_, np.float64))
     rows = graph.cast(rows, own_type)
     means = []
     for net, weight in zip(estimator.nets_, estimator.member_weights_, strict=True):

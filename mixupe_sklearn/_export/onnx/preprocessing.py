@@ -6,10 +6,11 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from scipy.special import ndtri
 from skl2onnx.common.data_types import DoubleTensorType
-from sklearn.impute import SimpleImputer
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.impute import MissingIndicator, SimpleImputer
+from sklearn.preprocessing import OneHotEncoder, TargetEncoder
 
 from mixupe_sklearn._export.onnx.builder import Emit, Graph, converter, declares
+from mixupe_sklearn._preprocessing import dates
 from mixupe_sklearn._preprocessing.scalers import (
     ClippingScaler,
     PiecewiseLinearEncoder,
@@ -169,14 +170,15 @@ def _one_column(graph: Graph, encoder: Any, column: str, levels: np.ndarray, rar
         found = graph.op(
             "LabelEncoder",
             column,
-            keys_strings=[
-                graph.missing if level is None or _is_nan(level) else str(level) for level in levels
-            ],
+            keys_strings=_texts(graph, levels),
             values_int64s=place.tolist(),
             default_int64=elsewhere,
         )
     else:
         is_level = graph.op("Equal", column, levels[None, :].astype(np.float64))
+        if np.isnan(levels).any():  # NaN, the last level, equals nothing
+            is_missing = graph.op("And", graph.op("IsNaN", column), np.isnan(levels)[None, :])
+            is_level = graph.op("Or", is_level, is_missing)
         numbers = graph.op("Mul", graph.cast(is_level, np.int64), place[None, :] + 1)
         found = graph.op("ReduceMax", numbers, np.array([1]), keepdims=1)
         found = graph.op("Sub", found, np.array(1))
@@ -190,12 +192,91 @@ def _one_column(graph: Graph, encoder: Any, column: str, levels: np.ndarray, rar
     return graph.op("Where", graph.op("Less", found, np.array(0)), np.array(np.nan), hot)
 
 
+def _indicator(graph: Graph, indicator: Any, x: str, out: str) -> None:
+    if indicator.features != "all" or not _is_nan(indicator.missing_values):
+        raise ValueError(
+            "Got a MissingIndicator with other parameters, but expected features='all' and "
+            "missing_values=NaN."
+        )
+    graph.cast(graph.op("IsNaN", x), np.float64, out=out)
+
+
+def _date_parts(graph: Graph, parts: Any, x: str, out: str) -> None:
+    """The arithmetic of ``DateParts``, column by column."""
+    columns = []
+    for number in range(parts.n_features_in_):
+        seconds = graph.op("Gather", x, np.array([number]), axis=1)
+        days = graph.op("Floor", graph.op("Div", seconds, np.array(dates.DAY)))
+        since_monday = graph.op("Add", days, np.array(3.0))
+        weeks = graph.op("Floor", graph.op("Div", since_monday, np.array(7.0)))
+        weekday = graph.op("Sub", since_monday, graph.op("Mul", weeks, np.array(7.0)))
+        columns += [*_year_and_month(graph, days), weekday]
+    graph.op("Concat", *columns, axis=1, out=out)
+
+
+def _year_and_month(graph: Graph, days: str) -> tuple[str, str]:
+    """The steps of ``dates.year_and_month`` as operators."""
+
+    def minus(a: str, b: Any) -> str:
+        return graph.op("Sub", a, b)
+
+    def plus(a: str, b: Any) -> str:
+        return graph.op("Add", a, np.array(b) if isinstance(b, float) else b)
+
+    def times(a: str, b: float) -> str:
+        return graph.op("Mul", a, np.array(b))
+
+    def over(a: str, b: float) -> str:
+        return graph.op("Floor", graph.op("Div", a, np.array(b)))
+
+    days = plus(days, dates.EPOCH)
+    cycle = over(days, dates.CYCLE)
+    of_cycle = minus(days, times(cycle, dates.CYCLE))
+    leap = minus(over(of_cycle, dates.FOUR_YEARS), over(of_cycle, dates.CENTURY))
+    leap = plus(leap, over(of_cycle, dates.CYCLE - 1))
+    year = over(minus(of_cycle, leap), dates.YEAR)
+    before = minus(plus(times(year, dates.YEAR), over(year, 4.0)), over(year, 100.0))
+    month = over(plus(times(minus(of_cycle, before), 5.0), 2.0), 153.0)
+    is_late = graph.op("GreaterOrEqual", month, np.array(10.0))
+    month = graph.op("Where", is_late, plus(month, -9.0), plus(month, 3.0))
+    year = plus(year, times(cycle, 400.0))
+    return plus(year, graph.cast(is_late, np.float64)), month
+
+
+def _target_means(graph: Graph, encoder: Any, x: str, out: str) -> None:
+    """The mean target of each level, by its number; an unknown level has the overall mean."""
+    n_parts = len(encoder.encodings_) // len(encoder.categories_)  # one, or one for each class
+    overall = np.broadcast_to(encoder.target_mean_, n_parts)
+    columns = []
+    for number, levels in enumerate(encoder.categories_):
+        found = graph.op(
+            "LabelEncoder",
+            graph.op("Gather", x, np.array([number]), axis=1),
+            keys_strings=_texts(graph, levels),
+            values_int64s=list(range(len(levels))),
+            default_int64=len(levels),
+        )
+        means = encoder.encodings_[number * n_parts : (number + 1) * n_parts]
+        columns += [
+            graph.op("Gather", np.append(mean, own).astype(np.float64), found)
+            for mean, own in zip(means, overall, strict=True)
+        ]
+    graph.op("Concat", *columns, axis=1, out=out)
+
+
+def _texts(graph: Graph, levels: np.ndarray) -> list[str]:
+    return [graph.missing if level is None or _is_nan(level) else str(level) for level in levels]
+
+
 _WRITERS = {
     ClippingScaler: _clipping,
     PiecewiseLinearEncoder: _ramps,
     QuantileScaler: _quantiles,
     SimpleImputer: _imputer,
     OneHotEncoder: _one_hot,
+    MissingIndicator: _indicator,
+    dates.DateParts: _date_parts,
+    TargetEncoder: _target_means,
 }
 PARSERS: dict[type, Emit] = {
     **dict.fromkeys(_WRITERS, declares(("variable", DoubleTensorType))),
