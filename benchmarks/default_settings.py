@@ -150,9 +150,7 @@ class Trial:
         table, split = self.table, self.split
         has_numbers = is_regression(table)
         if self.settings is None:
-            model: Any = baselines.make_baseline(
-                self.method, split.seed, is_regression=has_numbers
-            )
+            model: Any = baselines.make_baseline(self.method, split.seed, is_regression=has_numbers)
         else:
             model = self.settings.make(split.seed)
         data = raw_rows(table, split)
@@ -304,9 +302,9 @@ def params_of(methods: Mapping[str, Candidate | None]) -> dict[tuple[str, str], 
 
 def methods_of(options: argparse.Namespace) -> dict[str, Candidate | None]:
     """Return what a phase compares, by name."""
-    known: dict[str, Candidate | None] = dict({"choose": CANDIDATES, "ablation": ABLATION}.get(
-        options.phase, OURS
-    ))
+    known: dict[str, Candidate | None] = dict(
+        {"choose": CANDIDATES, "ablation": ABLATION}.get(options.phase, OURS)
+    )
     if options.phase == "compare":
         others = [name for name in baselines.installed_baselines() if name not in NOT_DEFAULT]
         known |= dict.fromkeys(baselines.BASELINES if options.report_only else others)

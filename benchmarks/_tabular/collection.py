@@ -38,7 +38,9 @@ def read_table(folder: pathlib.Path, name: str, about: dict[str, Any]) -> Table:
     frame = pd.read_csv(found[0], dtype=dict.fromkeys(about.get("nominal", ()), str))
     y = frame.pop(TARGET)
     has_numbers = about["task"] == "regression"
-    return Table(name, frame, y.to_numpy(float) if has_numbers else y.astype(str).to_numpy(str), "csv")
+    return Table(
+        name, frame, y.to_numpy(float) if has_numbers else y.astype(str).to_numpy(str), "csv"
+    )
 
 
 def is_regression(table: Table) -> bool:

@@ -111,9 +111,7 @@ def _warn_about_ids(X: Any) -> None:
         advice = "it looks like an identifier or free text and is left out; derive features from it"
         if kind == "numbers":
             advice = "it looks like a serial number; drop it, unless the order of samples matters"
-        warn_user(
-            f"Got {name} with {n_levels:,} different values in {len(X):,} samples: {advice}."
-        )
+        warn_user(f"Got {name} with {n_levels:,} different values in {len(X):,} samples: {advice}.")
 
 
 class TablePreprocessor(TransformerMixin, BaseEstimator):

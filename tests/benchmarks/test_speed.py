@@ -287,7 +287,9 @@ def test_single_parts_are_measured_again_and_the_file_records_it(tmp_path):
     first = JsonResults(path, {"scale": "tiny", "source": "old"})
     for name in ("one", "two"):
         first.part(name, lambda: {"value": 1})
-    again = JsonResults(path, {"scale": "tiny", "source": "new", "machine": {"processor": "B"}}, again=["two"])
+    again = JsonResults(
+        path, {"scale": "tiny", "source": "new", "machine": {"processor": "B"}}, again=["two"]
+    )
     assert again.part("one", lambda: pytest.fail("measured twice")) == {"value": 1}
     assert again.part("two", lambda: {"value": 2}) == {"value": 2}
     assert read_json_results(path)["run"] == {

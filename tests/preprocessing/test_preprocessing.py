@@ -222,7 +222,10 @@ def test_missing_numbers_have_an_indicator_where_there_are_ten():
         names = preprocessor.get_feature_names_out().tolist()
         assert ("numbers_missing__missingindicator_size" in names) is is_there
     output = preprocessor.transform(pd.DataFrame({"size": sizes}))
-    assert output[:, names.index("numbers_missing__missingindicator_size")].tolist() == [1.0] * 10 + [0.0] * 30
+    assert (
+        output[:, names.index("numbers_missing__missingindicator_size")].tolist()
+        == [1.0] * 10 + [0.0] * 30
+    )
 
 
 def test_a_date_has_year_month_and_weekday_as_categories():
