@@ -1,9 +1,10 @@
 """Default settings for tables: ``python -m benchmarks.default_settings --tables FOLDER``.
 
-Classification and regression go through one program. ``--phase choose`` fits candidates for our
-defaults, prints validation scores and never reads test scores. ``--phase compare`` tests the
-defaults, the ladder of presets and other libraries; ``--phase ablation`` the defaults without one
-ingredient each. Each fit is a row; the same command resumes a run.
+Classification and regression go through one program. ``--phase choose`` fits candidates for
+our defaults, prints validation scores and never reads test scores. The other phases test:
+``compare`` the defaults and other libraries, ``ladder`` our presets and our earlier defaults, and
+``ablation`` the defaults without one ingredient each. Each fit is a row; the same command resumes a
+run.
 """
 
 import argparse
@@ -36,7 +37,8 @@ from mixupe_sklearn.datasets import Table
 ROOT = pathlib.Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "default_settings"
 PAGE = ROOT / "docs" / "benchmarks" / "defaults.md"
-PHASES = ("choose", "compare", "ablation")
+README = ROOT / "README.md"
+PHASES = ("choose", "compare", "ladder", "ablation")
 LARGE = ("mnist_784", "volkert")  # more than 50,000 rows: hours for each method
 MOST_ROWS = 10_000  # training rows of a split
 
@@ -59,11 +61,54 @@ class Candidate:
         return Settings(self.both | own, dict(self.inputs), is_regression)
 
 
-EARLIER = Candidate("placeholder")
-CANDIDATES: dict[str, Candidate] = {}
-# What is tested: the defaults, other rungs of the ladder, and our defaults of before.
-OURS: dict[str, Candidate] = {"default": Candidate("the defaults")}
-ABLATION: dict[str, Candidate] = {}
+DEFAULT = Candidate("the defaults")
+# Our defaults before this study. A missing category was the most frequent one then.
+EARLIER = Candidate(
+    "our defaults before this study",
+    {"penalty_fraction": 1.0, "n_iter_no_change": 10, "ema_decay": None},
+    {"n_bins": 0, "max_categories": None},
+    {"alpha": (0.02, 0.2), "module": "mlp-gelu", "lr": 0.005, "min_steps": 500},
+    {
+        **{"alpha": 0.2, "eta": 0.01, "n_members": 1, "module": "mlp", "early_stopping": False},
+        **{"lr": 0.001, "lr_schedule": "constant", "max_epochs": 25, "min_steps": 0},
+        "validation_fraction": 0.1,
+    },
+)
+TWO_LAYERS: Params = {"module_params": {"d_hidden": (128, 128)}}
+CANDIDATES: dict[str, Candidate] = {
+    "earlier": EARLIER,
+    "default": DEFAULT,
+    "4 ramps": Candidate("fewer ramps for each column", inputs={"n_bins": 4}),
+    "2 layers": Candidate("one hidden layer less", TWO_LAYERS),
+    "no mixing": Candidate("the same networks without mixing and penalty", {"method": "erm"}),
+}
+LADDER: dict[str, Candidate] = {
+    "default": DEFAULT,
+    "fast": Candidate("one network, seconds", preset("fast")),
+    "best": Candidate("more members and longer training", preset("best")),
+    "earlier": EARLIER,
+}
+ABLATION: dict[str, Candidate] = {
+    "default": DEFAULT,
+    "without ramps": Candidate("the scaled values alone", inputs={"n_bins": 0}),
+    "without input factors": Candidate("no learned factors", {"module_params": {"input_scale": False}}),
+    "two layers": Candidate("one hidden layer less", TWO_LAYERS),
+    "without averaging": Candidate("the weights themselves", {"ema_decay": None}),
+    "lower learning rate": Candidate("that of before", {"lr": 0.005}),
+    "at least 500 steps": Candidate("small tables train for less", {"min_steps": 500}),
+    "one group": Candidate("all members mix alike", {"alpha": 0.1}),
+    "one network": Candidate("no ensemble", {"n_members": 1, "alpha": 0.1}),
+    "without penalty": Candidate("Mixup", {"method": "mixup"}),
+    "without mixing": Candidate("the penalty alone", {"method": "erm+penalty"}),
+    "without both": Candidate("neither mixing nor penalty", {"method": "erm"}),
+}
+# What the tables of the page are made of.
+PAGE_OPTIONS: dict[str, tuple[str, ...]] = {
+    "choose": ("--splits", "3"),
+    "compare": ("--splits", "1"),
+    "ladder": ("--splits", "1", "--most-rows", "2000"),
+    "ablation": ("--splits", "1", "--most-rows", "2000"),
+}
 
 KEY = ("dataset", "data", "task", "most_rows", "split", "method", "params")
 METRICS = {"classification": ("error", "log_loss"), "regression": ("rmse",)}
@@ -242,7 +287,8 @@ def comparison(
     """Return a table of methods against a reference in Markdown, the best rank by error first."""
     by_metric = scores_of(scores, part, methods)
     times = seconds_of(rows, methods)
-    head, columns = ["method"], {}
+    head: list[str] = ["method"]
+    columns: dict[str, list[str]] = {}
     for name, words in (("error", "error"), ("log_loss", "log loss"), ("rmse", "RMSE")):
         one = by_metric[name]
         if one.empty:
@@ -270,6 +316,45 @@ def comparison(
 
 
 NONE = "There are no rows yet."
+LABELS = {
+    "default": "**MixupE**",
+    "logistic": "logistic or ridge regression",
+    "mlp-sklearn-default": "scikit-learn's MLP",
+    "random-forest": "random forest",
+    "hist-gradient-boosting": "histogram boosting",
+    "realmlp": "RealMLP-TD",
+    "tabm": "TabM-D",
+    "xgboost": "XGBoost",
+    "lightgbm": "LightGBM",
+    "catboost": "CatBoost",
+}
+
+
+def summary(rows: pd.DataFrame, scores: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
+    """Return the average test ranks of each method and the median seconds of its fits.
+
+    ``attrs["n_sets"]`` has the number of datasets by metric.
+    """
+    by_metric = scores_of(scores, "test", methods)
+    ranks = {name: ranks_of(one, name) for name, one in by_metric.items() if len(one)}
+    found = pd.DataFrame(ranks).assign(seconds=seconds_of(rows, methods).median())
+    found.attrs["n_sets"] = {name: len(by_metric[name]) for name in ranks}
+    return found.sort_values(next(iter(ranks)))
+
+
+def summary_table(found: pd.DataFrame) -> str:
+    """Return the table of the README."""
+    words = {"error": "error", "log_loss": "log loss", "rmse": "RMSE"}
+    names = [name for name in words if name in found]
+    best = found[names].round(2) == found[names].round(2).min()
+    head = ["method", *(f"mean rank by {words[name]}" for name in names), "median fit time (s)"]
+    body = []
+    for method, own in found.iterrows():
+        cells = [f"{own[name]:.2f}" for name in names]
+        cells = [f"**{c}**" if best.loc[method, n] else c for c, n in zip(cells, names, strict=True)]
+        body.append([LABELS.get(str(method), str(method)), *cells, f"{own['seconds']:.2g}"])
+    return plain_markdown(head, body)
+
 
 
 def known_rows(folder: pathlib.Path, schema: Schema, params: Mapping[Any, str]) -> pd.DataFrame:
@@ -375,6 +460,9 @@ def run_and_print(options: argparse.Namespace) -> None:
         raise ValueError(f"Got --reference {reference}, but expected one of {', '.join(present)}.")
     text = comparison(rows, scores, part, reference, present) if present else NONE
     print(text)
+    short = ""
+    if options.phase == "compare" and len(present) > 1:
+        short = summary_table(summary(rows, scores, present))
     for name, reason in not_run.items():
         print(f"Not run: {name}: {reason}", file=sys.stderr)
     path = folder / "rows.csv"
@@ -383,6 +471,8 @@ def run_and_print(options: argparse.Namespace) -> None:
         print(f"{len(failed)} fits failed, such as: {failed[0]}", file=sys.stderr)
     if options.docs:
         write_block(PAGE, options.phase, text)
+        if short:
+            write_block(README, "results", short)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

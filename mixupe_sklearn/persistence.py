@@ -23,6 +23,7 @@ from mixupe_sklearn._persistence.allowed_types import UnknownNameError, make_fin
 from mixupe_sklearn._persistence.decoder import Decoder, check_encoder
 from mixupe_sklearn._persistence.encoder import Encoder
 from mixupe_sklearn._persistence.file_format import EXPECTED, Content, pack, refuse, unpack
+from mixupe_sklearn._preprocessing.table import TablePreprocessor
 from mixupe_sklearn._runtime.torch_state import resolve_device
 from mixupe_sklearn._utils.atomic_files import replacing
 
@@ -230,7 +231,10 @@ def _restore(
     value: Any, attributes: dict[str, Any], device: str | None, trusted: Collection[Any]
 ) -> Any:
     kept = attributes.get("nets_") if isinstance(value, BaseMixupE) else None
-    if isinstance(value, BaseMixupE):  # files of earlier versions lack newer parameters
+    if isinstance(value, (BaseMixupE, TablePreprocessor)):
+        # Files of earlier versions lack newer parameters, and their inputs were not scaled.
+        if kept is not None and "scale_inputs" not in attributes:
+            attributes = {"scale_inputs": False, "X_scale_": None} | attributes
         parameters = inspect.signature(type(value)).parameters.values()
         missing = {one.name: one.default for one in parameters if one.name not in attributes}
         attributes = attributes | missing

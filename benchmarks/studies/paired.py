@@ -283,7 +283,7 @@ class ScalingStudy:
     """Each scaling of numbers, on datasets as they are and with outliers, on the same folds."""
 
     data: Sequence[str] = ("iris", "wine", "breast-cancer", "digits")
-    scalings: Sequence[str] = ("standard", "robust", "quantile", "splines")
+    scalings: Sequence[str] = ("standard", "robust", "quantile")
     n_folds: int = 5
     n_repeats: int = 2
     max_epochs: int = preset("paper")["max_epochs"]
@@ -302,7 +302,7 @@ class ScalingStudy:
         for fold, (train, test) in enumerate(folds.split(X, table.y)):
             for scaling in self.scalings:
                 pipeline = make_mixupe_pipeline(
-                    preprocessor=make_preprocessor(scaling=scaling),
+                    preprocessor=make_preprocessor(scaling=scaling, n_bins=0),
                     random_state=repeat,
                     n_threads=1,
                     **self.params,

@@ -28,7 +28,7 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
     penalty_order : {1, 2}, default=1
         2 adds the exact second-order directional term; experimental and slower. See
         :class:`MixupELoss`.
-    alpha : float or sequence of float, default=(0.02, 0.2)
+    alpha : float or sequence of float, default=(0.0, 0.2)
         Parameter of the Beta distribution of mixing weights, *not* an L2 penalty as in
         ``MLPClassifier`` (that is ``weight_decay`` here). 0 means no mixing; larger values mix
         more. Members take several values in turn; those of one value form a group.
@@ -36,7 +36,7 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         Second parameter of the Beta distribution; None means ``alpha``.
     eta : float or sequence of float, default=1.0
         Weight of the penalty; 0 is exactly plain Mixup. Members take several values in turn.
-    penalty_fraction : float, default=1.0
+    penalty_fraction : float, default=0.25
         Fraction of each batch, drawn at random, on which the penalty is measured: an unbiased
         estimate in less time.
     lam_per : {"batch", "sample"}, default="batch"
@@ -51,9 +51,11 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
     n_members : int, default=8
         Number of networks, each with its own seeds, whose predictions are averaged. They train
         together; with a custom module, device or callbacks they train one after the other.
-    module : str, class or callable, default="mlp-gelu"
-        The network: ``"mlp"`` is the paper's with ReLU, ``"mlp-gelu"`` the same with GELU; or a
-        torch module class, or a function that returns a new module. It gets arguments named
+    module : str, class or callable, default="mlp-tabular"
+        The network: ``"mlp"`` is the paper's, with two hidden layers of 128 and ReLU;
+        ``"mlp-gelu"`` the same with GELU; ``"mlp-tabular"`` has three layers of 128 with GELU and
+        learns a factor for each input. Or a torch module class, or a function that returns a new
+        module. It gets arguments named
         ``n_features`` and ``n_outputs``. It returns logits.
     module_params : dict or None, default=None
         Further arguments of the module, for instance ``{"d_hidden": (256, 256)}``; see
@@ -66,7 +68,7 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         The optimizer, by name or as a torch class.
     optimizer_params : dict or None, default=None
         Further arguments of the optimizer, for instance ``{"momentum": 0.9}``.
-    lr : float, default=0.005
+    lr : float, default=0.01
         Learning rate.
     lr_schedule : {"constant", "cosine", "onecycle"}, default="cosine"
         Schedule of the learning rate over the steps of ``fit``: constant, down to zero along half a
@@ -76,7 +78,7 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         L2 penalty of the optimizer.
     max_epochs : int, default=50
         Number of passes over the samples.
-    min_steps : int, default=500
+    min_steps : int, default=1500
         Small tables train for more epochs than ``max_epochs``, up to this many steps.
     batch_size : int, default=100
         Samples per step.
@@ -89,12 +91,12 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         different fold for each member of a group. They also determine the weight of each group.
     validation_fraction : float, default=0.25
         The held-out fraction, with ``early_stopping`` and without ``X_val``.
-    n_iter_no_change : int, default=10
+    n_iter_no_change : int, default=20
         Evaluations of the validation loss without an improvement of more than ``tol`` before
         training stops. One network is evaluated in each epoch, an ensemble at most a hundred times.
     tol : float, default=1e-4
         Smallest decrease of the validation loss that counts as an improvement.
-    ema_decay : float or None, default=None
+    ema_decay : float or None, default=0.99
         Decay of an exponential moving average of the weights, for instance 0.99. After step ``t``
         the decay is ``min(ema_decay, (1 + t) / (10 + t))``. The validation loss is that of the
         average, and the model keeps the average; continued training starts from it. None keeps the
@@ -190,31 +192,31 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         method="mixupe",
         penalty="logit",
         penalty_order=1,
-        alpha=(0.02, 0.2),
+        alpha=(0.0, 0.2),
         beta=None,
         eta=1.0,
-        penalty_fraction=1.0,
+        penalty_fraction=0.25,
         lam_per="batch",
         mix_at="input",
         single_pass=True,
         n_members=8,
-        module="mlp-gelu",
+        module="mlp-tabular",
         module_params=None,
         scale_inputs=True,
         optimizer="adam",
         optimizer_params=None,
-        lr=0.005,
+        lr=0.01,
         lr_schedule="cosine",
         weight_decay=0.0,
         max_epochs=50,
-        min_steps=500,
+        min_steps=1500,
         batch_size=100,
         class_weight=None,
         early_stopping=True,
         validation_fraction=0.25,
-        n_iter_no_change=10,
+        n_iter_no_change=20,
         tol=1e-4,
-        ema_decay=None,
+        ema_decay=0.99,
         time_limit=None,
         warm_start=False,
         callbacks=None,

@@ -24,15 +24,15 @@ class MixupERegressor(NumericTargets, RegressorMixin, BaseMixupE):
     penalty_order : {1, 2}, default=1
         2 adds the exact second-order directional term; experimental and slower. See
         :class:`MixupELoss`.
-    alpha : float or sequence of float, default=0.2
+    alpha : float or sequence of float, default=(0.0, 0.2)
         Parameter of the Beta distribution of mixing weights, *not* an L2 penalty as in
         ``MLPClassifier`` (that is ``weight_decay`` here). 0 means no mixing; larger values mix
         more. Members take several values in turn; those of one value form a group.
     beta : float or None, default=None
         Second parameter of the Beta distribution; None means ``alpha``.
-    eta : float or sequence of float, default=0.01
+    eta : float or sequence of float, default=1.0
         Weight of the penalty; 0 is exactly plain Mixup. Members take several values in turn.
-    penalty_fraction : float, default=1.0
+    penalty_fraction : float, default=0.25
         Fraction of each batch, drawn at random, on which the penalty is measured: an unbiased
         estimate in less time.
     lam_per : {"batch", "sample"}, default="batch"
@@ -44,12 +44,14 @@ class MixupERegressor(NumericTargets, RegressorMixin, BaseMixupE):
         Whether mixed and clean samples share one forward pass. This matters only for modules with
         BatchNorm, which then sees both together. False runs two passes, and only the mixed one
         updates the running statistics.
-    n_members : int, default=1
+    n_members : int, default=8
         Number of networks, each with its own seeds, whose predictions are averaged. They train
         together; with a custom module, device or callbacks they train one after the other.
-    module : str, class or callable, default="mlp"
-        The network: ``"mlp"`` is the paper's with ReLU, ``"mlp-gelu"`` the same with GELU; or a
-        torch module class, or a function that returns a new module. It gets arguments named
+    module : str, class or callable, default="mlp-tabular"
+        The network: ``"mlp"`` is the paper's, with two hidden layers of 128 and ReLU;
+        ``"mlp-gelu"`` the same with GELU; ``"mlp-tabular"`` has three layers of 128 with GELU and
+        learns a factor for each input. Or a torch module class, or a function that returns a new
+        module. It gets arguments named
         ``n_features`` and ``n_outputs``. It returns predictions.
     module_params : dict or None, default=None
         Further arguments of the module, for instance ``{"d_hidden": (256, 256)}``; see
@@ -62,31 +64,31 @@ class MixupERegressor(NumericTargets, RegressorMixin, BaseMixupE):
         The optimizer, by name or as a torch class.
     optimizer_params : dict or None, default=None
         Further arguments of the optimizer, for instance ``{"momentum": 0.9}``.
-    lr : float, default=0.001
+    lr : float, default=0.01
         Learning rate.
-    lr_schedule : {"constant", "cosine", "onecycle"}, default="constant"
+    lr_schedule : {"constant", "cosine", "onecycle"}, default="cosine"
         Schedule of the learning rate over the steps of ``fit``: constant, down to zero along half a
         cosine, or up for 30 % of the steps and then down. ``partial_fit`` does not know its last
         step and keeps the rate constant.
     weight_decay : float, default=0.0
         L2 penalty of the optimizer.
-    max_epochs : int, default=25
+    max_epochs : int, default=50
         Number of passes over the samples.
-    min_steps : int, default=0
+    min_steps : int, default=1500
         Small tables train for more epochs than ``max_epochs``, up to this many steps.
     batch_size : int, default=100
         Samples per step.
-    early_stopping : bool, default=False
+    early_stopping : bool, default=True
         Whether training stops when the validation loss no longer improves; the weights of the best
         epoch are kept. The validation samples are ``X_val`` or else held-out training samples.
-    validation_fraction : float, default=0.1
+    validation_fraction : float, default=0.25
         The held-out fraction, with ``early_stopping`` and without ``X_val``.
-    n_iter_no_change : int, default=10
+    n_iter_no_change : int, default=20
         Evaluations of the validation loss without an improvement of more than ``tol`` before
         training stops.
     tol : float, default=1e-4
         Smallest decrease of the validation loss that counts as an improvement.
-    ema_decay : float or None, default=None
+    ema_decay : float or None, default=0.99
         Decay of an exponential moving average of the weights, for instance 0.99. After step ``t``
         the decay is ``min(ema_decay, (1 + t) / (10 + t))``. The validation loss is that of the
         average, and the model keeps the average; continued training starts from it. None keeps the

@@ -30,9 +30,10 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
     min_steps = 0
     ema_decay = None
     time_limit = None
+    scale_inputs = False
     _more_steps = "max_epochs"
     _y_is_numeric = False
-    _fixed_names = tuple(name for name in FIXED if name != "n_members")
+    _fixed_names = tuple(name for name in FIXED if name not in ("n_members", "scale_inputs"))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -216,6 +217,7 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
     def _settings(self) -> Mapping[str, Any]:
         # Not every classifier has these as parameters.
         constant = ("n_members", "min_steps", "ema_decay", "time_limit", "mix_at", "compile")
+        constant += ("scale_inputs",)
         return {name: getattr(self, name) for name in constant} | vars(self)
 
     def _begin(self, X, y, sample_weight, *, is_new, learn) -> Rows:

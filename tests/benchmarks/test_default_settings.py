@@ -40,7 +40,9 @@ def run_command(*arguments):
 def folder(tmp_path_factory):
     """Two small tables, one of each task, as a user would list them."""
     path, rng = tmp_path_factory.mktemp("tables"), np.random.default_rng(0)
-    X = pd.DataFrame(rng.normal(size=(80, 2)), columns=["a", "b"]).assign(code=rng.integers(0, 3, 80))
+    X = pd.DataFrame(rng.normal(size=(80, 2)), columns=["a", "b"]).assign(
+        code=rng.integers(0, 3, 80)
+    )
     X.assign(target=np.where(X["a"] > 0, "yes", "no")).to_csv(path / "two.csv", index=False)
     X.assign(target=X["a"] + X["code"]).to_csv(path / "line.csv.gz", index=False)
     listed = {
@@ -58,7 +60,9 @@ def command(folder, tmp_path_factory):
     given = ["--tables", folder, "--methods", "today", "quick", "--splits", "2", "--jobs", "1"]
     given += ["--quiet", "--output", output]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(study, "CANDIDATES", {"today": Candidate("a reference", QUICK | {"lr": 0.02})})
+        patch.setattr(
+            study, "CANDIDATES", {"today": Candidate("a reference", QUICK | {"lr": 0.02})}
+        )
         study.CANDIDATES["quick"] = Candidate(
             "it takes no time", QUICK, {"n_bins": 2}, {"alpha": 0.1}, {"alpha": 0.3}
         )

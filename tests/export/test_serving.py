@@ -49,7 +49,7 @@ from mixupe_sklearn.modules import MLP
 
 QUICK = {"max_epochs": 3, "min_steps": 0, "batch_size": 32, "random_state": 0}
 ONE = {"n_members": 1, "alpha": 0.2, "eta": 0.1, "early_stopping": False}
-SCALINGS = ("standard", "robust", "quantile", "splines")
+SCALINGS = ("standard", "robust", "quantile")
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "user_guide" / "serving.md"
 
 

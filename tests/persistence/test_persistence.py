@@ -147,9 +147,9 @@ MAKERS = {
     ),
     "graphs": lambda: (MixupEGraphClassifier(max_epochs=2, random_state=0), graphs()),
     "pipeline": lambda: (make_mixupe_pipeline(n_members=1, **SMALL), (frame(), Y)),
-    "splines": lambda: (
+    "ramps": lambda: (
         make_mixupe_pipeline(
-            preprocessor=make_preprocessor(scaling="splines", min_frequency=10),
+            preprocessor=make_preprocessor(scaling=PiecewiseLinearEncoder(), min_frequency=10),
             n_members=1,
             **SMALL,
         ),
@@ -564,7 +564,7 @@ def test_a_one_hot_encoder_beyond_its_columns_is_refused(attribute, fitted, tmp_
                 arrays[entry][:] = 2**40
 
     with pytest.raises(ValueError, match="indices beyond its columns"):
-        load(forged(fitted("splines")[0], change, tmp_path))
+        load(forged(fitted("ramps")[0], change, tmp_path))
 
 
 def _dicts(value):

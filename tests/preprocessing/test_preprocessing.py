@@ -276,7 +276,7 @@ def test_a_column_of_many_levels_has_few_columns_and_the_mean_target_of_each_lev
 
 def test_columns_that_look_like_ids_get_a_warning_and_those_of_text_are_left_out():
     frame = pd.DataFrame({"id": range(60), "name": [f"no. {i}" for i in range(60)]})
-    with pytest.warns(UserWarning) as found:
+    with pytest.warns(UserWarning, match="looks like") as found:
         preprocessor = make_preprocessor(n_bins=0).fit(frame.assign(size=frame["id"] ** 2))
     assert [str(one.message) for one in found] == [
         "Got column 'id' with 60 different values in 60 samples: it looks like a serial number; "

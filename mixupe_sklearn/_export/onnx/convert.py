@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import numpy as np
 import onnx
 from skl2onnx import convert_sklearn
 from skl2onnx.common.data_types import DoubleTensorType, StringTensorType
