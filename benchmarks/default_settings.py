@@ -387,9 +387,8 @@ def params_of(methods: Mapping[str, Candidate | None]) -> dict[tuple[str, str], 
 
 def methods_of(options: argparse.Namespace) -> dict[str, Candidate | None]:
     """Return what a phase compares, by name."""
-    known: dict[str, Candidate | None] = dict(
-        {"choose": CANDIDATES, "ablation": ABLATION}.get(options.phase, OURS)
-    )
+    of_phase = {"choose": CANDIDATES, "ladder": LADDER, "ablation": ABLATION}
+    known: dict[str, Candidate | None] = dict(of_phase.get(options.phase, {"default": DEFAULT}))
     if options.phase == "compare":
         others = [name for name in baselines.installed_baselines() if name not in NOT_DEFAULT]
         known |= dict.fromkeys(baselines.BASELINES if options.report_only else others)
