@@ -1,8 +1,8 @@
 """Default settings for tables: ``python -m benchmarks.default_settings --tables FOLDER``.
 
 Classification and regression go through one program. ``--phase choose`` fits candidates for
-our defaults, prints validation scores and never reads test scores. The other phases test:
-``compare`` the defaults and other libraries, ``ladder`` our presets and our earlier defaults, and
+our defaults, prints validation scores and never reads test scores; ``explore`` prints those of the
+trial fits of a prototype. The other phases test: ``compare`` the defaults and other libraries, ``ladder`` our presets and our earlier defaults, and
 ``ablation`` the defaults without one ingredient each. Each fit is a row; the same command resumes a
 run.
 """
@@ -38,7 +38,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "default_settings"
 PAGE = ROOT / "docs" / "benchmarks" / "defaults.md"
 README = ROOT / "README.md"
-PHASES = ("choose", "compare", "ladder", "ablation")
+PHASES = ("choose", "compare", "ladder", "ablation", "explore")
 LARGE = ("mnist_784", "volkert")  # more than 50,000 rows: hours for each method
 MOST_ROWS = 10_000  # training rows of a split
 
@@ -78,7 +78,7 @@ TWO_LAYERS: Params = {"module_params": {"d_hidden": (128, 128)}}
 CANDIDATES: dict[str, Candidate] = {
     "earlier": EARLIER,
     "default": DEFAULT,
-    "4 ramps": Candidate("fewer ramps for each column", inputs={"n_bins": 4}),
+    "4 ramps": Candidate("fewer ramps for each column of a large table", inputs={"n_bins": 4}),
     "2 layers": Candidate("one hidden layer less", TWO_LAYERS),
     "no mixing": Candidate("the same networks without mixing and penalty", {"method": "erm"}),
 }
@@ -91,7 +91,7 @@ LADDER: dict[str, Candidate] = {
 ABLATION: dict[str, Candidate] = {
     "default": DEFAULT,
     "without ramps": Candidate("the scaled values alone", inputs={"n_bins": 0}),
-    "without input factors": Candidate("no learned factors", {"module_params": {"input_scale": False}}),
+    "without factors": Candidate("no learned factors", {"module_params": {"input_scale": False}}),
     "two layers": Candidate("one hidden layer less", TWO_LAYERS),
     "without averaging": Candidate("the weights themselves", {"ema_decay": None}),
     "lower learning rate": Candidate("that of before", {"lr": 0.005}),
@@ -104,10 +104,9 @@ ABLATION: dict[str, Candidate] = {
 }
 # What the tables of the page are made of.
 PAGE_OPTIONS: dict[str, tuple[str, ...]] = {
-    "choose": ("--splits", "3"),
+    "choose": ("--splits", "1"),
     "compare": ("--splits", "1"),
-    "ladder": ("--splits", "1", "--most-rows", "2000"),
-    "ablation": ("--splits", "1", "--most-rows", "2000"),
+    "explore": (),
 }
 
 KEY = ("dataset", "data", "task", "most_rows", "split", "method", "params")
@@ -351,10 +350,10 @@ def summary_table(found: pd.DataFrame) -> str:
     body = []
     for method, own in found.iterrows():
         cells = [f"{own[name]:.2f}" for name in names]
-        cells = [f"**{c}**" if best.loc[method, n] else c for c, n in zip(cells, names, strict=True)]
+        is_best = best.loc[method, names]
+        cells = [f"**{c}**" if own else c for c, own in zip(cells, is_best, strict=True)]
         body.append([LABELS.get(str(method), str(method)), *cells, f"{own['seconds']:.2g}"])
     return plain_markdown(head, body)
-
 
 
 def known_rows(folder: pathlib.Path, schema: Schema, params: Mapping[Any, str]) -> pd.DataFrame:
@@ -369,6 +368,31 @@ def known_rows(folder: pathlib.Path, schema: Schema, params: Mapping[Any, str]) 
     ]
     rows = rows[wanted]
     return rows[rows["error"] == ""] if schema is VALID else rows
+
+
+def rows_of(
+    folder: pathlib.Path,
+    part: str,
+    methods: Mapping[str, Candidate | None],
+    n_splits: int,
+    most_rows: int,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the rows of fits, and those with their scores; only a test reads test scores."""
+    params = params_of(methods)
+    rows = known_rows(folder, VALID, params)
+    scores = rows if part == "valid" else known_rows(folder, TEST, params)
+    first, second = (
+        one[(one["most_rows"] == most_rows) & (one["split"] < n_splits)] for one in (rows, scores)
+    )
+    return first, second
+
+
+def page_summary() -> pd.DataFrame:
+    """Return the summary of the committed comparison."""
+    options = parser().parse_args(["--phase", "compare", "--report-only", *PAGE_OPTIONS["compare"]])
+    methods = methods_of(options)
+    rows, scores = rows_of(RESULTS, "test", methods, options.splits, options.most_rows)
+    return summary(rows, scores, [name for name in methods if name in set(rows["method"])])
 
 
 def params_of(methods: Mapping[str, Candidate | None]) -> dict[tuple[str, str], str]:
@@ -435,8 +459,23 @@ def items_for(options: argparse.Namespace) -> list[Item]:
     return items + ([] if options.tables is None else items_of_folder(options.tables))
 
 
+def exploration() -> str:
+    """Return the table of the trial fits, in their order."""
+    rows = pd.read_csv(RESULTS / "exploration.csv")
+    text, wide = [], rows["method"].str.startswith(("B", "C"))
+    for part in (rows[~wide], rows[wide | (rows["method"] == "earlier")]):
+        methods = list(part["method"].unique())
+        text.append(comparison(part, part, "valid", "earlier", methods))
+    return "\n\n".join(text)
+
+
 def run_and_print(options: argparse.Namespace) -> None:
     """Run open fits, print the table of the phase, and write it into the page if asked to."""
+    if options.phase == "explore":
+        print(exploration())
+        if options.docs:
+            write_block(PAGE, "explore", exploration())
+        return
     methods, folder = methods_of(options), options.output or RESULTS
     not_run: dict[str, str] = {}
     if not options.report_only:
@@ -445,14 +484,8 @@ def run_and_print(options: argparse.Namespace) -> None:
             not_run = run(
                 items_for(options), study, file, n_jobs=options.jobs, is_shown=not options.quiet
             )
-    params = params_of(methods)
-    rows = known_rows(folder, VALID, params)
     part = "valid" if options.phase == "choose" else "test"
-    scores = rows if part == "valid" else known_rows(folder, TEST, params)
-    rows, scores = (
-        one[(one["most_rows"] == options.most_rows) & (one["split"] < options.splits)]
-        for one in (rows, scores)
-    )
+    rows, scores = rows_of(folder, part, methods, options.splits, options.most_rows)
     present = [name for name in methods if name in set(rows["method"])]
     reference = options.reference or (present or [""])[0]
     if present and reference not in present:

@@ -41,8 +41,10 @@ from mixupe_sklearn._utils.warnings import warn_user
 SCALERS: dict[str, Callable[[], Any]] = {"robust": ClippingScaler, "quantile": QuantileScaler}
 # Targets that scikit-learn's target encoder knows.
 ENCODABLE = ("binary", "multiclass", "continuous")
-# Ramps of all columns together: more make training slow. Samples per ramp: fewer are too few.
-MOST_RAMPS, SAMPLES_PER_RAMP = 512, 25
+# Ramps of all columns together: more make training slow.
+MOST_RAMPS = 512
+# Samples per ramp of a column, beyond the first ramps; small tables overfit with more.
+SAMPLES_PER_RAMP, FIRST_RAMPS = 200, 4
 
 
 def _target_encoder() -> TargetEncoder:
@@ -143,7 +145,8 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         but ``"standard"`` missing numbers become the mean after scaling.
     n_bins : int, default=8
         Maximum number of ramps for each numeric or temporal column; 0 means none. Tables with many
-        such columns get fewer, 512 ramps in all at most, and small tables one for 25 samples.
+        such columns get fewer, 512 ramps in all at most. So do small tables: above four, each
+        ramp needs 200 samples.
     handle_unknown : str, default="infrequent_if_exist"
         What happens to a category that the training samples do not have, as in
         :class:`~sklearn.preprocessing.OneHotEncoder`: it joins the infrequent categories, or
@@ -314,7 +317,8 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         parts = [_part("numbers", "numbers", scaling), _part("times", "times", scaling)]
         amounts = {kind: select_columns(X, kind) for kind in ("numbers", "times")}
         n_columns = max(1, sum(map(len, amounts.values())))
-        n_bins = min(self.n_bins, MOST_RAMPS // n_columns, X.shape[0] // SAMPLES_PER_RAMP)
+        by_rows = max(FIRST_RAMPS, X.shape[0] // SAMPLES_PER_RAMP)
+        n_bins = min(self.n_bins, MOST_RAMPS // n_columns, by_rows)
         if n_bins >= 2:
             ramps = _scaling_steps(PiecewiseLinearEncoder(n_bins=n_bins))
             parts += [_part(f"{kind}_ramps", kind, ramps) for kind in amounts]

@@ -216,8 +216,10 @@ class AdapterClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
 
     def _settings(self) -> Mapping[str, Any]:
         # Not every classifier has these as parameters.
-        constant = ("n_members", "min_steps", "ema_decay", "time_limit", "mix_at", "compile")
-        constant += ("scale_inputs",)
+        constant = (
+            *("n_members", "min_steps", "ema_decay", "time_limit", "mix_at", "compile"),
+            "scale_inputs",
+        )
         return {name: getattr(self, name) for name in constant} | vars(self)
 
     def _begin(self, X, y, sample_weight, *, is_new, learn) -> Rows:
