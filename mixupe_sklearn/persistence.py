@@ -233,10 +233,11 @@ def _restore(
     kept = attributes.get("nets_") if isinstance(value, BaseMixupE) else None
     if isinstance(value, (BaseMixupE, TablePreprocessor)):
         # Files of earlier versions lack newer parameters, and their inputs were not scaled.
-        if kept is not None and "scale_inputs" not in attributes:
-            attributes = {"scale_inputs": False, "X_scale_": None} | attributes
-        parameters = inspect.signature(type(value)).parameters.values()
-        missing = {one.name: one.default for one in parameters if one.name not in attributes}
+        parameters = inspect.signature(type(value)).parameters
+        earlier = {name: one.default for name, one in parameters.items()}
+        if "scale_inputs" in parameters and "X_mean_" in attributes:
+            earlier |= {"scale_inputs": False, "X_scale_": None}
+        missing = {name: one for name, one in earlier.items() if name not in attributes}
         attributes = attributes | missing
     vars(value).update(attributes)
     if kept is not None:

@@ -88,6 +88,7 @@ _SKOPS = {
     "mixupe_sklearn._net.net": ("MixupENet", "MixupENetRegressor"),
     "mixupe_sklearn.adapters._input_transform": ("Prepare",),
     "numpy": ("dtype",),
+    "sklearn.model_selection._split": ("KFold",),  # of the target encoder
     "skorch.callbacks.logging": ("EpochTimer",),
     "skorch.callbacks.scoring": ("EpochScoring", "PassthroughScoring"),
     "skorch.dataset": ("Dataset",),

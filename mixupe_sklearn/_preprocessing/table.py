@@ -327,13 +327,20 @@ class TablePreprocessor(TransformerMixin, BaseEstimator):
         of_dates = OneHotEncoder(handle_unknown="ignore")  # a new year has no column
         parts.append(_part("dates", "dates", [("dateparts", DateParts()), ("encoder", of_dates)]))
         parts.append(_part("categories", "categories", [("onehotencoder", encoder)]))
-        if self.max_categories is not None and y is not None and type_of_target(y) in ENCODABLE:
+        if self._has_targets(X, y):
             select = partial(select_many_levels, more_than=self.max_categories)
             means = [("targetencoder", _target_encoder()), ("scaler", StandardScaler())]
             parts.append(_part("targets", "categories", means, select))
         return ColumnsToNumbers(parts, sparse_threshold=self.sparse_threshold).set_output(
             transform="default"  # whatever scikit-learn's global configuration is
         )
+
+    def _has_targets(self, X: Any, y: Any) -> bool:
+        """Return whether there are columns to encode by their targets, and targets to do it by."""
+        if self.max_categories is None or y is None:
+            return False
+        has_many = bool(select_many_levels(X, "categories", self.max_categories))
+        return has_many and type_of_target(y) in ENCODABLE
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -5,7 +5,7 @@ from scipy import sparse
 
 from mixupe_sklearn._data import batches as _batches
 from mixupe_sklearn._data.batches import Batches
-from mixupe_sklearn._data.rows import CentredRows, centre
+from mixupe_sklearn._data.rows import CentredRows, Standardisation, centre
 
 
 def rows_of(batches):
@@ -79,16 +79,16 @@ def test_sizes_of_batches(settings, sizes):
 def test_centred_rows_equal_centring_the_dense_matrix():
     rng = np.random.default_rng(0)
     X = sparse.csr_array(rng.normal(size=(30, 5)) * (rng.random((30, 5)) < 0.3))
-    X_mean = np.asarray(X.mean(axis=0)).ravel()
+    how = Standardisation(np.asarray(X.mean(axis=0)).ravel())
     index = np.array([4, 2, 29])
-    expected = centre(X.toarray(), X_mean)[index]
-    assert torch.equal(CentredRows(X, X_mean)[index], expected)
-    assert torch.equal(CentredRows(X, X_mean)[1:3], centre(X.toarray(), X_mean)[1:3])
+    expected = centre(X.toarray(), how)[index]
+    assert torch.equal(CentredRows(X, how)[index], expected)
+    assert torch.equal(CentredRows(X, how)[1:3], centre(X.toarray(), how)[1:3])
 
 
 def test_centring_happens_before_rounding_to_single_precision():
     X = 1e8 + np.arange(4.0)[:, None]
-    assert centre(X, X.mean(axis=0)).ravel().tolist() == [-1.5, -0.5, 0.5, 1.5]
+    assert centre(X, Standardisation(X.mean(axis=0))).ravel().tolist() == [-1.5, -0.5, 0.5, 1.5]
 
 
 def test_a_read_only_array_gives_no_warning():

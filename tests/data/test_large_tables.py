@@ -14,17 +14,18 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from paper import paper_classifier
+from paper import paper_classifier, paper_regressor
 from scipy import sparse
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from mixupe_sklearn import MixupENet, MixupERegressor
+from mixupe_sklearn import MixupENet
 from mixupe_sklearn._data import rows as _rows
 from mixupe_sklearn._data.batches import Batches
 from mixupe_sklearn._data.rows import (
     SMALL_COPY,
     CentredRows,
     Rows,
+    Standardisation,
     as_tensors,
     centre,
     centred,
@@ -207,8 +208,8 @@ def test_samples_by_batch_equal_those_of_the_copy_to_the_bit(layout, dtype):
     numbers = np.array([3, 39, 0, 3])
     with_sign = torch.float32 if dtype == torch.bfloat16 else dtype
     expected = torch.from_numpy(X.astype(np.float64) - X_mean).to(with_sign).to(dtype)
-    assert torch.equal(centre(X, X_mean, dtype), expected)
-    rows = CentredRows(X, X_mean, dtype)
+    assert torch.equal(centre(X, Standardisation(X_mean), dtype), expected)
+    rows = CentredRows(X, Standardisation(X_mean), dtype)
     for index in (numbers, torch.from_numpy(numbers), numbers.tolist(), numbers.astype(np.uint8)):
         assert torch.equal(rows[index], expected[numbers])
     assert torch.equal(rows[5:9], expected[5:9])
@@ -223,7 +224,7 @@ def test_duplicate_sparse_entries_are_summed():
     entries = sparse.coo_array(([1.0, 2.0, 4.0], ([0, 0, 1], [1, 1, 0])), shape=(2, 3))
     X = sparse.csr_array((entries.data, entries.coords[1], [0, 2, 3]), shape=(2, 3))
     X_mean = np.array([0.5, 0.0, -1.0])
-    rows = CentredRows(X, X_mean)
+    rows = CentredRows(X, Standardisation(X_mean))
     assert rows.take(np.array([1, 0]), torch.empty(2, 3)).tolist() == [[3.5, 0, 1], [-0.5, 3, 1]]
     assert X.nnz == 3
 
@@ -231,7 +232,7 @@ def test_duplicate_sparse_entries_are_summed():
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("number", [-1, 4])
 def test_sample_numbers_out_of_range_raise(kind, number):
-    rows = CentredRows(kind(np.eye(4)), np.zeros(4))
+    rows = CentredRows(kind(np.eye(4)), Standardisation(np.zeros(4)))
     with pytest.raises(IndexError, match=f"{number}.*but expected 0 to 3"):
         rows[np.array([0, number])]
 
@@ -256,7 +257,7 @@ def test_integers_give_the_result_of_equal_floats(small_digits, dtype):
     X, y = small_digits
     X = (16 * X).astype(dtype)
     one, other = (
-        MixupERegressor(max_epochs=2, random_state=0).fit(rows, y, X_val=rows, y_val=y)
+        paper_regressor(max_epochs=2, random_state=0).fit(rows, y, X_val=rows, y_val=y)
         for rows in (X, X.astype(np.float64))
     )
     assert np.array_equal(one.X_mean_, other.X_mean_)
@@ -326,9 +327,9 @@ def test_values_out_of_range_raise_by_batch_too(by_batch):
     by_batch()
     for data in (X, sparse.csr_array(X)):
         with pytest.raises(ValueError, match="value of size 3e\\+38, but expected at most 3.4e"):
-            centred(data, np.array([1.5e38]), torch.float32, by_batch=True)
+            centred(data, Standardisation(np.array([1.5e38])), torch.float32, by_batch=True)
     # Huge numbers are accepted as long as they stay in range.
-    rows = centred(np.abs(X), np.array([3e38]), torch.float32, by_batch=True)
+    rows = centred(np.abs(X), Standardisation(np.array([3e38])), torch.float32, by_batch=True)
     assert isinstance(rows, CentredRows)
 
 
@@ -396,7 +397,7 @@ def test_data_is_moved_completely_or_not_at_all():
 
 def test_samples_by_batch_are_moved_to_a_device_chunk_by_chunk(monkeypatch):
     monkeypatch.setattr(_rows, "MAX_ROWS", 32)
-    rows = CentredRows(make_data()[0].numpy(), np.zeros(3))
+    rows = CentredRows(make_data()[0].numpy(), Standardisation(np.zeros(3)))
     with Copies() as copies:
         (moved,) = on_device((rows,), META, n_free=10**6)
     assert (moved.device, moved.shape, moved.dtype) == (META, (100, 3), torch.float32)
@@ -412,7 +413,9 @@ def test_the_data_of_a_fit_is_on_the_device_of_its_net_if_it_fits(monkeypatch, k
     monkeypatch.setattr(_rows, "free_memory", lambda device: n_free)
     monkeypatch.setattr(_rows, "SMALL_COPY", 0)
     place = torch.float32, META
-    data = as_tensors(Rows(kind(X), y, weight), X.mean(axis=0), *place, by_batch=True)
+    data = as_tensors(
+        Rows(kind(X), y, weight), Standardisation(X.mean(axis=0)), *place, by_batch=True
+    )
     is_there = n_free > 0 and kind is np.asarray
     assert isinstance(data[0], torch.Tensor if is_there else CentredRows)
     assert {part.device for part in data[1:]} == {META if is_there else torch.device("cpu")}

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from paper import paper_regressor
 from scipy.special import expit, roots_jacobi
 from scipy.stats import beta as beta_distribution
 from sklearn.datasets import load_digits, load_iris, load_wine
@@ -17,7 +18,6 @@ from mixupe_sklearn import (
     MixupEGraphClassifier,
     MixupEImageClassifier,
     MixupENet,
-    MixupERegressor,
     preset,
 )
 from mixupe_sklearn._diagnostics.taylor import coefficients, moments, nodes
@@ -160,7 +160,7 @@ def test_mixed_targets_subtract_a_constant_from_squared_error(wine):
     """Compare with the definition: many draws of lam for all pairs, with mixed targets."""
     X, y = wine[0][:, 1:], wine[0][:, 0]
     how = {"module": Smooth, "alpha": 0.3, "beta": 1.4, "method": "mixup", "max_epochs": 10}
-    regressor = MixupERegressor(**how, random_state=0).fit(X, y)
+    regressor = paper_regressor(**how, random_state=0).fit(X, y)
     parts = directional_derivatives(regressor, X, y, order=1, n_partners=None)
     copy = Smooth(12, 1)
     copy.load_state_dict(regressor.net_.module_.state_dict())
@@ -201,7 +201,7 @@ def test_supported_estimators(wine):
     assert first.standard_loss != second.standard_loss
     alone = make_pipeline(MixupEClassifier(**preset("paper") | {"max_epochs": 1})).fit(X, names)
     assert directional_derivatives(alone, X, names, order=1, n_partners=1).q.shape == (150,)
-    regressor = MixupERegressor(max_epochs=3, random_state=0).fit(X[:, 1:], X[:, 0])
+    regressor = paper_regressor(max_epochs=3, random_state=0).fit(X[:, 1:], X[:, 0])
     parts = directional_derivatives(regressor, X[:, 1:], X[:, 0], order=2, n_partners=4)
     assert parts.standard_loss > 0
     net = MixupENet(MLP(4, 3), verbose=0, max_epochs=2).fit(X.astype("float32"), y)

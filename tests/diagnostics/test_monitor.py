@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from paper import paper_regressor
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, make_moons
 from sklearn.exceptions import NotFittedError
@@ -19,7 +20,6 @@ from mixupe_sklearn import (
     MixupEGraphClassifier,
     MixupEImageClassifier,
     MixupENet,
-    MixupERegressor,
     preset,
 )
 from mixupe_sklearn._diagnostics.monitor import epochs_between, n_monitored
@@ -123,8 +123,9 @@ def test_members_nets_regressors_and_early_stopping(iris):
     for net in members.nets_:
         assert not math.isnan(net.history[0]["q_abs"])
     assert members.nets_[0].history[0]["q_abs"] != members.nets_[1].history[0]["q_abs"]
-    regressor = MixupERegressor(
-        callbacks=[DerivativeMonitor(every=1)], max_epochs=2, random_state=0
+    regressor = paper_regressor(
+        callbacks=[DerivativeMonitor(every=1)],
+        **preset("paper", max_epochs=2, random_state=0),
     )
     assert regressor.fit(X[:, 1:], X[:, 0]).history_[0]["q_abs"] > 0
     net = MixupENet(

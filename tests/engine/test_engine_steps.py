@@ -6,13 +6,13 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from paper import paper_classifier
+from paper import paper_classifier, paper_regressor
 from sklearn.base import clone
 from skorch.callbacks import Callback, EpochScoring, GradientNormClipping, LRScheduler
 from skorch.dataset import Dataset
 from skorch.hf import AccelerateMixin
 
-from mixupe_sklearn import MixupELoss, MixupENet, MixupERegressor
+from mixupe_sklearn import MixupELoss, MixupENet
 from mixupe_sklearn._engine import trainer as _trainer
 from mixupe_sklearn._engine.trainer import Stepper, Trainer
 from mixupe_sklearn._estimators import base as _base
@@ -119,7 +119,7 @@ def test_the_engine_runs_every_plain_mlp_and_head(by_autograd, has_run, d_hidden
     for estimator, targets in [
         (paper_classifier(**params), y),
         (paper_classifier(**params), labels),
-        (MixupERegressor(**params), X @ X[0]),
+        (paper_regressor(**params), X @ X[0]),
     ]:
         expected = by_autograd(clone(estimator), X, targets, weight)
         assert_same(estimator.fit(X, targets, weight), expected)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from paper import paper_classifier
+from paper import paper_classifier, paper_regressor
 from scipy import sparse
 from sklearn.base import clone
 from skorch.callbacks import EpochTimer
@@ -68,7 +68,7 @@ def targets_of(iris, cancer, multilabel, diabetes):
         "softmax": (paper_classifier, iris, {}),
         "labels": (paper_classifier, multilabel, {}),
         "single logit": (paper_classifier, cancer, {"n_outputs": 1}),
-        "squared": (MixupERegressor, diabetes, {}),
+        "squared": (paper_regressor, diabetes, {}),
     }
 
     def get(name):
@@ -79,8 +79,9 @@ def targets_of(iris, cancer, multilabel, diabetes):
     return get
 
 
-def logits_of(net, X, X_mean):
-    return torch.cat([logits[0] for _, logits in logits_in_chunks([net], X, X_mean, 1)])
+def logits_of(estimator, X):
+    how = estimator._standardisation()
+    return torch.cat([logits[0] for _, logits in logits_in_chunks(estimator.nets_, X, how, 1)])
 
 
 @pytest.mark.usefixtures("double")
@@ -120,7 +121,7 @@ def assert_same_fit(member, single, X, tolerance=1e-9):
     )
     assert_optimizers_agree(member.net_.optimizer_, single.net_.optimizer_, tolerance)
     np.testing.assert_allclose(member.X_mean_, single.X_mean_)
-    mine, expected = (logits_of(one.net_, X, one.X_mean_) for one in (member, single))
+    mine, expected = (logits_of(one, X) for one in (member, single))
     torch.testing.assert_close(mine, expected, rtol=tolerance, atol=tolerance)
     assert member.n_iter_ == single.n_iter_
     assert len(member.loss_curve_) == len(single.loss_curve_)

@@ -6,10 +6,10 @@ import threading
 import numpy as np
 import pytest
 import torch
-from paper import paper_classifier
+from paper import paper_classifier, paper_regressor
 from sklearn.base import clone
 
-from mixupe_sklearn import MixupEClassifier, MixupERegressor, fit_many
+from mixupe_sklearn import MixupEClassifier, fit_many
 from mixupe_sklearn._engine import trainer as _trainer
 from mixupe_sklearn._method.formulas import (
     LossMemory,
@@ -40,7 +40,7 @@ def rows(head):
 def estimator_of(head, **params):
     params = {"batch_size": 20, "max_epochs": 2, "alpha": 0.6, "eta": 0.4, **params}
     if head in ("number", "numbers"):
-        return MixupERegressor(**{"n_members": 1, "early_stopping": False, **params})
+        return paper_regressor(**{"n_members": 1, "early_stopping": False, **params})
     if head == "single logit":
         params["module_params"] = {**params.get("module_params", {}), "n_outputs": 1}
     return paper_classifier(**params)

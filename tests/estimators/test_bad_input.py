@@ -62,7 +62,7 @@ def test_every_rule_is_checked_in_fit_with_its_sentence(iris, estimator_class, n
         ({"device": "gpu"}, "Got device='gpu', but expected one of 'auto', 'cpu', 'cuda', 'mps'."),
         (
             {"module": "transformer"},
-            "Got module='transformer', but expected one of 'mlp', 'mlp-gelu'.",
+            "Got module='transformer', but expected one of 'mlp', 'mlp-gelu', 'mlp-tabular'.",
         ),
         (
             {"module": torch.nn.Linear(4, 3)},
@@ -147,7 +147,7 @@ def test_two_schedules_at_once(iris, callback):
 
 @pytest.mark.parametrize("name", ["papers", "", None, 3])
 def test_an_unknown_preset(name):
-    message = f"Got name={name!r}, but expected one of 'paper'."
+    message = f"Got name={name!r}, but expected one of 'paper', 'fast', 'best'."
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         preset(name)
 

@@ -7,7 +7,7 @@ import weakref
 import numpy as np
 import pytest
 import torch
-from paper import paper_classifier
+from paper import paper_classifier, paper_regressor
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from skorch.callbacks import Callback, EarlyStopping, LRScheduler
 
@@ -60,11 +60,11 @@ def test_partial_fit_of_multilabel_targets_and_of_numbers(multilabel, diabetes):
     classifier = paper_classifier(random_state=0).partial_fit(X, Y)
     assert classifier.partial_fit(X, Y).predict(X).shape == Y.shape
     X, y = diabetes
-    regressor = MixupERegressor(random_state=0)
+    regressor = paper_regressor(random_state=0)
     for _ in range(25):
         regressor.partial_fit(X, y)
     assert np.array_equal(
-        regressor.predict(X), MixupERegressor(random_state=0).fit(X, y).predict(X)
+        regressor.predict(X), paper_regressor(random_state=0).fit(X, y).predict(X)
     )
 
 

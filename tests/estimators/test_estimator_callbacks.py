@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from paper import paper_classifier
+from paper import paper_classifier, paper_regressor
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from skorch.callbacks import EarlyStopping, EpochScoring, LRScheduler
 
-from mixupe_sklearn import MixupERegressor
 from mixupe_sklearn._estimators.fit_monitor import HAS_CALLBACKS
 
 needs_callbacks = pytest.mark.skipif(
@@ -63,7 +62,7 @@ def test_a_callback_can_stop_training(small_digits):
             return context.task_name == "epoch" and context.task_id == 1
 
     callback = StopAfterTwo()
-    estimator = MixupERegressor(max_epochs=9).set_callbacks(callback).fit(*small_digits)
+    estimator = paper_regressor(max_epochs=9).set_callbacks(callback).fit(*small_digits)
     assert estimator.n_iter_ == 2
     assert callback.was_torn_down
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import sklearn
 import torch
-from paper import paper_classifier, paper_pipeline
+from paper import paper_classifier, paper_pipeline, paper_regressor
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer
@@ -21,7 +21,7 @@ from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from mixupe_sklearn import MixupEClassifier, MixupERegressor, make_preprocessor
+from mixupe_sklearn import MixupEClassifier, make_preprocessor
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def joblib_round_trip(estimator):
     [
         paper_classifier(max_epochs=2, random_state=0),
         paper_classifier(max_epochs=2, random_state=0, early_stopping=True, verbose=1),
-        MixupERegressor(max_epochs=2, random_state=0, mix_at="hidden"),
+        paper_regressor(max_epochs=2, random_state=0, mix_at="hidden"),
     ],
     ids=["classifier", "early stopping", "regressor"],
 )
@@ -371,8 +371,7 @@ def test_pandas_output_of_the_preprocessor():
     frame = pd.DataFrame({"size": [1.0, None, 3.0], "city": ["Oslo", "Bonn", None]})
     output = make_preprocessor().set_output(transform="pandas").fit_transform(frame)
     assert list(output.columns) == [
-        "numbers__size",
-        "categories__city_Bonn",
-        "categories__city_Oslo",
+        *("numbers__size", "numbers_ramps__size_ramp0"),
+        *("categories__city_Bonn", "categories__city_Oslo", "categories__city_nan"),
     ]
     assert output.notna().all().all()

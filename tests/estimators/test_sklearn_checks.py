@@ -7,7 +7,7 @@ run it in double precision here, and pass. For those with mixing it is an expect
 
 import pytest
 import torch
-from paper import paper_classifier
+from paper import paper_classifier, paper_regressor
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -43,11 +43,11 @@ ESTIMATORS = [
     paper_classifier(mix_at="hidden", **QUICK),
     paper_classifier(early_stopping=True, **QUICK),
     MixupERegressor(),
-    MixupERegressor(method="erm", **QUICK),
-    MixupERegressor(penalty="directional", **QUICK),
-    MixupERegressor(mix_at="hidden", **QUICK),
-    MixupERegressor(early_stopping=True, **QUICK),
-    MixupERegressor(n_members=2, early_stopping=True, lr_schedule="onecycle", **QUICK),
+    paper_regressor(method="erm", **QUICK),
+    paper_regressor(penalty="directional", **QUICK),
+    paper_regressor(mix_at="hidden", **QUICK),
+    paper_regressor(early_stopping=True, **QUICK),
+    paper_regressor(n_members=2, early_stopping=True, lr_schedule="onecycle", **QUICK),
 ]
 
 

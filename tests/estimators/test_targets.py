@@ -4,11 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from paper import paper_classifier
+from paper import paper_classifier, paper_regressor
 from scipy import sparse
 from sklearn.metrics import r2_score
-
-from mixupe_sklearn import MixupERegressor
 
 
 @pytest.mark.parametrize(
@@ -82,7 +80,7 @@ def test_multilabel_targets(multilabel, penalty, container):
 
 def test_regression_learns_and_keeps_the_shape_of_y(diabetes):
     X, y = diabetes
-    regressor = MixupERegressor(random_state=0).fit(X, y)
+    regressor = paper_regressor(random_state=0).fit(X, y)
     assert regressor.predict(X).shape == y.shape
     assert regressor.score(X, y) > 0.5
 
@@ -90,7 +88,7 @@ def test_regression_learns_and_keeps_the_shape_of_y(diabetes):
 def test_several_outputs_of_very_different_scale(diabetes):
     X, y = diabetes
     Y = np.column_stack([y, 1e6 * X[:, 2] + 5, 1e-6 * X[:, 8], np.full(len(X), 3.0)])
-    prediction = MixupERegressor(random_state=0, max_epochs=50).fit(X, Y).predict(X)
+    prediction = paper_regressor(random_state=0, max_epochs=50).fit(X, Y).predict(X)
     assert prediction.shape == Y.shape
     scores = r2_score(Y, prediction, multioutput="raw_values")
     assert (scores[:3] > 0.5).all()
@@ -100,7 +98,7 @@ def test_several_outputs_of_very_different_scale(diabetes):
 def test_a_column_vector_of_numbers_is_flattened_with_a_warning(diabetes):
     X, y = diabetes
     with pytest.warns(match="column-vector"):
-        regressor = MixupERegressor(max_epochs=1).fit(X, y[:, None])
+        regressor = paper_regressor(max_epochs=1).fit(X, y[:, None])
     assert regressor.predict(X).shape == (len(X),)
 
 
@@ -133,6 +131,6 @@ def test_fit_and_predict_do_not_change_the_users_arrays(small_digits):
 @pytest.mark.parametrize("factor", [1e200, 1e-300, 1e-20])
 def test_targets_of_any_scale(diabetes, factor):
     X, y = diabetes
-    plain = MixupERegressor(random_state=0, max_epochs=2).fit(X, y).predict(X)
-    scaled = MixupERegressor(random_state=0, max_epochs=2).fit(X, factor * y).predict(X)
+    plain = paper_regressor(random_state=0, max_epochs=2).fit(X, y).predict(X)
+    scaled = paper_regressor(random_state=0, max_epochs=2).fit(X, factor * y).predict(X)
     assert np.allclose(scaled / factor, plain, rtol=1e-4)

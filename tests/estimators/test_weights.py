@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from paper import paper_classifier
+from paper import paper_classifier, paper_regressor
 from scipy import sparse
 from sklearn.datasets import make_classification
 from sklearn.utils.class_weight import compute_sample_weight
 
-from mixupe_sklearn import Draw, MixupELoss, MixupERegressor
+from mixupe_sklearn import Draw, MixupELoss
 from mixupe_sklearn._data.rows import normalise
 from mixupe_sklearn.modules import MLP
 
@@ -17,8 +17,8 @@ CASES = [
     paper_classifier(penalty="directional", lam_per="sample"),
     paper_classifier(mix_at="hidden", early_stopping=True),
     paper_classifier(method="erm"),
-    MixupERegressor(),
-    MixupERegressor(early_stopping=True),
+    paper_regressor(),
+    paper_regressor(early_stopping=True),
 ]
 
 

@@ -18,6 +18,7 @@ import onnxruntime
 import pandas as pd
 import pytest
 import torch
+from paper import paper_regressor
 from real_tables import TABLES, load_table
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
@@ -141,7 +142,7 @@ def test_heads(how, rows):
         np.testing.assert_allclose(run(estimator, X), proba, atol=1e-6)
         np.testing.assert_array_equal(run(estimator, X, "label"), estimator.predict(X))
     for y_numbers in (targets, targets[:, 0]):
-        regressor = MixupERegressor(**QUICK | {"n_members": how.get("n_members", 2)})
+        regressor = paper_regressor(**QUICK | {"n_members": how.get("n_members", 2)})
         expected = regressor.fit(X, y_numbers).predict(X).reshape(len(X), -1)
         np.testing.assert_allclose(to_torch(regressor)(torch.tensor(X)), expected, rtol=1e-5)
         np.testing.assert_allclose(run(regressor, X, "variable"), expected, rtol=1e-5)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import skorch
 import torch
-from paper import paper_classifier
+from paper import paper_classifier, paper_regressor
 
-from mixupe_sklearn import MixupENet, MixupERegressor
+from mixupe_sklearn import MixupENet
 from mixupe_sklearn.modules import MLP
 
 
@@ -101,6 +101,6 @@ def test_a_shift_of_the_inputs_does_not_matter(small_digits):
 
 def test_the_scale_of_targets_does_not_matter_for_the_regressor(diabetes):
     X, y = diabetes
-    plain = MixupERegressor(random_state=0, max_epochs=3).fit(X, y).predict(X)
-    scaled = MixupERegressor(random_state=0, max_epochs=3).fit(X, 4 * y + 1024).predict(X)
+    plain = paper_regressor(random_state=0, max_epochs=3).fit(X, y).predict(X)
+    scaled = paper_regressor(random_state=0, max_epochs=3).fit(X, 4 * y + 1024).predict(X)
     assert np.allclose(4 * plain + 1024, scaled, rtol=1e-5)

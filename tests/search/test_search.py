@@ -9,7 +9,7 @@ import pytest
 import sklearn
 import torch
 from optuna.distributions import FloatDistribution
-from paper import paper_classifier, paper_pipeline
+from paper import paper_classifier, paper_pipeline, paper_regressor
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.exceptions import FitFailedWarning
@@ -19,7 +19,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from mixupe_sklearn import MixupEClassifier, MixupERegressor, MixupESearchCV
+from mixupe_sklearn import MixupEClassifier, MixupESearchCV
 from mixupe_sklearn._search import evaluate
 
 GRID = {"alpha": [0.1, 1.0], "eta": [0.001, 0.1]}
@@ -453,7 +453,7 @@ def test_a_network_that_diverges_fails_its_trial_and_no_other(rows):
 def test_regression_multilabel_and_sparse_input(diabetes, multilabel, rows, monkeypatch):
     X, y = diabetes
     quick = {"max_epochs": 3, "batch_size": 50}
-    search = MixupESearchCV(MixupERegressor(**quick), GRID, cv=2, random_state=0).fit(X, y)
+    search = MixupESearchCV(paper_regressor(**quick), GRID, cv=2, random_state=0).fit(X, y)
     assert search.not_vectorized_because_ is None
     assert search.score(X, y) == search.best_estimator_.score(X, y)
     X, y = multilabel

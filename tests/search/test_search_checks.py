@@ -1,18 +1,18 @@
 """scikit-learn's own checks for the search, as for scikit-learn's own searches."""
 
 import pytest
-from paper import paper_classifier
+from paper import paper_classifier, paper_regressor
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from mixupe_sklearn import MixupERegressor, MixupESearchCV
+from mixupe_sklearn import MixupESearchCV
 
 # scikit-learn runs its own searches with these two parameters.
 COMMON = {"cv": 2, "error_score": "raise", "random_state": 0}
 OURS = {"max_epochs": 3, "batch_size": 50, "lr": 0.01}  # few steps, but enough to learn
 SEARCHES = [
     MixupESearchCV(paper_classifier(**OURS), {"alpha": [0.1, 1.0]}, **COMMON),
-    MixupESearchCV(MixupERegressor(**OURS), {"alpha": [0.1, 1.0]}, **COMMON),
+    MixupESearchCV(paper_regressor(**OURS), {"alpha": [0.1, 1.0]}, **COMMON),
     # A sampler that learns, and networks one by one: two that the first search does not have.
     MixupESearchCV(paper_classifier(**OURS), n_trials=2, vectorize=False, **COMMON),
     MixupESearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, pruner="none", **COMMON),

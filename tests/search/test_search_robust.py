@@ -11,7 +11,7 @@ import optuna
 import pandas as pd
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-from paper import paper_classifier, paper_pipeline
+from paper import paper_classifier, paper_pipeline, paper_regressor
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.linear_model import LogisticRegression
@@ -21,7 +21,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from mixupe_sklearn import MixupERegressor, MixupESearchCV
+from mixupe_sklearn import MixupESearchCV
 from mixupe_sklearn._search import evaluate
 from mixupe_sklearn._search import study as study_module
 from mixupe_sklearn._search.study import heartbeats, live_trials
@@ -195,7 +195,7 @@ def test_a_score_that_fails_in_an_epoch_fails_its_trial_only(iris, vectorize):
 @pytest.mark.filterwarnings("ignore:.* trials failed:sklearn.exceptions.FitFailedWarning")
 def test_a_network_that_diverges_under_pruning_fails_its_trial_only(diabetes):
     space = {"lr": [1e-3, 1e-2, 1e25]}
-    found = search(MixupERegressor(**QUICK), space, pruner="median").fit(*diabetes)
+    found = search(paper_regressor(**QUICK), space, pruner="median").fit(*diabetes)
     assert states(found)[:2] == ["complete"] * 2
     assert states(found)[2] == "failed"
 

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
-from paper import paper_classifier
+from paper import paper_classifier, paper_regressor
 from sklearn.model_selection import train_test_split
 
-from mixupe_sklearn import MixupERegressor
 from mixupe_sklearn._estimators.fit_monitor import HAS_CALLBACKS
 
 
@@ -33,7 +32,7 @@ def test_training_stops_and_the_best_weights_are_restored(digits, tol):
     assert tol > 0 or now < losses[-1]
 
 
-@pytest.mark.parametrize("estimator_class", [paper_classifier, MixupERegressor])
+@pytest.mark.parametrize("estimator_class", [paper_classifier, paper_regressor])
 def test_a_fraction_is_held_out_without_validation_samples(small_digits, estimator_class):
     X, y = small_digits
     estimator = estimator_class(early_stopping=True, validation_fraction=0.2, max_epochs=3)

@@ -9,9 +9,10 @@ from importlib.metadata import version
 
 import numpy as np
 import pandas as pd
+from paper import paper_regressor
 from sklearn.datasets import load_diabetes, load_iris
 
-from mixupe_sklearn import MixupEClassifier, MixupERegressor, make_mixupe_pipeline, save
+from mixupe_sklearn import MixupEClassifier, make_mixupe_pipeline, save
 
 HERE = pathlib.Path(__file__).parent
 SMALL = {"max_epochs": 3, "min_steps": 0, "module_params": {"d_hidden": (6,)}, "random_state": 0}
@@ -40,7 +41,7 @@ def main():
 
     X, y = load_diabetes(return_X_y=True)
     rows = X[::40]
-    regressor = MixupERegressor(**SMALL).fit(X, y)
+    regressor = paper_regressor(**SMALL).fit(X, y)
     keep("regressor", regressor, rows, regressor.predict(rows), rows.tolist())
 
 
