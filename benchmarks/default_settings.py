@@ -2,9 +2,9 @@
 
 Classification and regression go through one program. ``--phase choose`` fits candidates for
 our defaults, prints validation scores and never reads test scores; ``explore`` prints those of the
-trial fits of a prototype. The other phases test: ``compare`` the defaults and other libraries, ``ladder`` our presets and our earlier defaults, and
-``ablation`` the defaults without one ingredient each. Each fit is a row; the same command resumes a
-run.
+trial fits of a prototype. The other phases test: ``compare`` the defaults and other libraries,
+``ladder`` our presets and our earlier defaults, and ``ablation`` the defaults without one
+ingredient each. Each fit is a row; the same command resumes a run.
 """
 
 import argparse
@@ -65,7 +65,7 @@ DEFAULT = Candidate("the defaults")
 # Our defaults before this study. A missing category was the most frequent one then.
 EARLIER = Candidate(
     "our defaults before this study",
-    {"penalty_fraction": 1.0, "n_iter_no_change": 10, "ema_decay": None},
+    {"penalty_fraction": 1.0, "ema_decay": None},
     {"n_bins": 0, "max_categories": None},
     {"alpha": (0.02, 0.2), "module": "mlp-gelu", "lr": 0.005, "min_steps": 500},
     {
@@ -79,6 +79,8 @@ CANDIDATES: dict[str, Candidate] = {
     "earlier": EARLIER,
     "default": DEFAULT,
     "4 ramps": Candidate("fewer ramps for each column of a large table", inputs={"n_bins": 4}),
+    "longer": Candidate("longer training", {"min_steps": 1500, "n_iter_no_change": 20}),
+    "shorter": Candidate("shorter training", {"min_steps": 500}),
     "2 layers": Candidate("one hidden layer less", TWO_LAYERS),
     "no mixing": Candidate("the same networks without mixing and penalty", {"method": "erm"}),
 }

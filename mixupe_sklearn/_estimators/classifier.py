@@ -78,7 +78,7 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         L2 penalty of the optimizer.
     max_epochs : int, default=50
         Number of passes over the samples.
-    min_steps : int, default=1500
+    min_steps : int, default=1000
         Small tables train for more epochs than ``max_epochs``, up to this many steps.
     batch_size : int, default=100
         Samples per step.
@@ -91,7 +91,7 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         different fold for each member of a group. They also determine the weight of each group.
     validation_fraction : float, default=0.25
         The held-out fraction, with ``early_stopping`` and without ``X_val``.
-    n_iter_no_change : int, default=20
+    n_iter_no_change : int, default=10
         Evaluations of the validation loss without an improvement of more than ``tol`` before
         training stops. One network is evaluated in each epoch, an ensemble at most a hundred times.
     tol : float, default=1e-4
@@ -209,12 +209,12 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         lr_schedule="cosine",
         weight_decay=0.0,
         max_epochs=50,
-        min_steps=1500,
+        min_steps=1000,
         batch_size=100,
         class_weight=None,
         early_stopping=True,
         validation_fraction=0.25,
-        n_iter_no_change=20,
+        n_iter_no_change=10,
         tol=1e-4,
         ema_decay=0.99,
         time_limit=None,

@@ -74,7 +74,7 @@ class MixupERegressor(NumericTargets, RegressorMixin, BaseMixupE):
         L2 penalty of the optimizer.
     max_epochs : int, default=50
         Number of passes over the samples.
-    min_steps : int, default=1500
+    min_steps : int, default=1000
         Small tables train for more epochs than ``max_epochs``, up to this many steps.
     batch_size : int, default=100
         Samples per step.
@@ -83,7 +83,7 @@ class MixupERegressor(NumericTargets, RegressorMixin, BaseMixupE):
         epoch are kept. The validation samples are ``X_val`` or else held-out training samples.
     validation_fraction : float, default=0.25
         The held-out fraction, with ``early_stopping`` and without ``X_val``.
-    n_iter_no_change : int, default=20
+    n_iter_no_change : int, default=10
         Evaluations of the validation loss without an improvement of more than ``tol`` before
         training stops.
     tol : float, default=1e-4

@@ -121,10 +121,8 @@ def preset(name: str, **overrides: Any) -> dict[str, Any]:
         ``eta`` for each dataset; the preset has the pair of its grid with the best result on the
         validation samples of its datasets. Its inputs are those of
         ``make_preprocessor(scaling="standard", n_bins=0)``.
-
         ``"fast"`` is a single network with the default method and a short training, ``"best"`` an
-        ensemble of sixteen with a long one. Both replace some defaults and leave the others. To
-        search in a given time, use :class:`MixupESearchCV` with ``timeout``.
+        ensemble of sixteen with a long one. Both replace some defaults and leave the others.
     **overrides
         Parameters of :class:`MixupEClassifier` or :class:`MixupERegressor` that replace or extend
         those of the preset.

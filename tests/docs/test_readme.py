@@ -5,15 +5,16 @@ import pathlib
 import re
 import tomllib
 
-import pandas as pd
 import pytest
 from PIL import Image
 
 import mixupe_sklearn
+from benchmarks._harness.docs_tables import block_of
 from benchmarks._harness.results_file import read_rows
 from benchmarks._tabular.protocol import FITS
-from benchmarks._tabular.report.results import choose, error_table, win_tie_loss
+from benchmarks._tabular.report.results import choose, error_table
 from benchmarks._tabular.report.statistics import compare_ranks
+from benchmarks.default_settings import page_summary, summary_table
 
 ROOT = pathlib.Path(mixupe_sklearn.__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -23,7 +24,7 @@ WHEN_TO_USE = (ROOT / "docs" / "getting_started" / "when_to_use.md").read_text()
 
 @pytest.fixture(scope="module")
 def script():
-    """The script that draws the figure; it knows where the results are and what methods are called."""
+    """The script that draws the figure."""
     spec = importlib.util.spec_from_file_location("script", ROOT / "docs" / "make_rank_figure.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -31,18 +32,9 @@ def script():
 
 
 @pytest.fixture(scope="module")
-def results(script):
-    """Rank, error, log loss and time of each method with default settings."""
-    errors = script.read_errors()
-    chosen = choose(read_rows(script.ROWS, FITS))
-    by_method = chosen.groupby("method")
-    columns = {
-        "rank": compare_ranks(errors).ranks,
-        "error": errors.mean(),
-        "log_loss": by_method["test_log_loss"].mean(),
-        "seconds": by_method["fit_seconds"].median(),
-    }
-    return pd.DataFrame(columns).dropna().sort_values("rank")
+def results():
+    """Ranks and time of each method with default settings."""
+    return page_summary()
 
 
 def test_readme_is_short_and_names_the_two_commands():
@@ -76,49 +68,25 @@ def test_the_extras_are_those_of_the_project():
     assert set(re.findall(r"`(\w+)`", first_cells)) == set(project["optional-dependencies"])
 
 
-def test_the_table_of_results_equals_the_committed_rows(results, script):
-    table = README.split("| method | mean rank")[1].split("\n\n")[0]
-    shown = [[cell.strip(" *`()") for cell in x.split("|")[1:-1]] for x in table.splitlines()[2:]]
-    assert shown == [
-        [
-            script.LABELS[row.Index].removesuffix("()"),
-            f"{row.rank:.2f}",
-            f"{row.error:.2f}",
-            f"{row.log_loss:.3f}",
-            f"{row.seconds:.1f}",
-        ]
-        for row in results.itertuples()
-    ]
+def test_the_table_of_results_equals_the_committed_rows(results):
+    assert block_of(README, "results") == summary_table(results)
 
 
 def test_the_figure_shows_the_committed_ranks(results, script):
     with Image.open(script.FIGURE) as image:
-        assert image.info["Description"] == script.describe(results["rank"])
+        assert image.info["Description"] == script.describe(results)
 
 
-def test_claims_about_the_results_hold(results, script):
-    ours, realmlp = results.loc["mixupe-default"], results.loc["realmlp"]
-    assert results["log_loss"].idxmin() == "mixupe-default"
-    assert round(ours["seconds"] / realmlp["seconds"], 1) == 0.2  # "about a fifth"
-    wins, ties, losses = win_tie_loss(script.read_errors(), "mixupe-default", "realmlp")
-    assert ties == 0
+def test_claims_about_the_results_hold(results):
+    ranks = results[["error", "log_loss", "rmse"]]
+    assert (ranks.idxmin() == "default").all()  # "first by all three"
+    n_sets = results.attrs["n_sets"]
+    assert (n_sets["error"], n_sets["rmse"]) == (33, 13)
     for page in (README, WHEN_TO_USE):
-        assert f"{wins} wins and {losses} losses" in page
-    log_loss = results["log_loss"].map("{:.3f}".format)
-    assert f"mean log loss is {log_loss['mixupe-default']}" in WHEN_TO_USE
-    assert f"with {log_loss['catboost']}, RealMLP with {log_loss['realmlp']}" in WHEN_TO_USE
-
-
-def test_the_ablation_equals_the_committed_rows():
-    rows = pd.read_csv(RESULTS / "tables" / "test.csv")
-    means = rows.groupby("candidate")[["test_error", "test_log_loss"]].mean()
-    error, log_loss = (
-        [f"{means.loc[name, column]:{form}}" for name in ("without mixing and penalty", "default")]
-        for column, form in (("test_error", ".2f"), ("test_log_loss", ".4f"))
-    )
-    prose = " ".join(README.split())
-    assert f"the mean error in the ablation is {error[0]} % instead of {error[1]} %" in prose
-    assert f"the log loss is {log_loss[0]} instead of {log_loss[1]}" in prose
+        assert "first by all three" in page
+    share = results.loc["default", "seconds"] / results.loc["realmlp", "seconds"]
+    assert f"{share:.2f} of RealMLP's" in " ".join(README.split())
+    assert f"{share:.2f} of RealMLP's" in " ".join(WHEN_TO_USE.split())
 
 
 def test_the_p_value_of_the_papers_protocol_is_that_of_the_committed_rows():
