@@ -47,21 +47,25 @@ def draw_ranks(found):
     """
     figure, panels = plt.subplots(1, len(PANELS), figsize=(10.5, 3.6), layout="constrained")
     for axes, (metric, title) in zip(panels, PANELS.items(), strict=True):
-        for name, own in found.iterrows():
+        axes.set_xscale("log")
+        axes.set_xlim(found["seconds"].min() / 2, found["seconds"].max() * 12)
+        low, high = found[metric].min(), found[metric].max()
+        place = low - 1.0
+        for name, own in found.sort_values(metric).iterrows():
             color = "#1f6fb4" if name == OURS else "#5f6b78"
             axes.scatter(own["seconds"], own[metric], color=color, s=70 if name == OURS else 36)
+            # Labels keep a distance from each other, whatever that of the dots is.
+            place = max(own[metric], place + 0.06 * (high - low))
             axes.annotate(
                 label_of(name),
                 (own["seconds"], own[metric]),
-                (0, 7),
-                textcoords="offset points",
-                ha="center",
+                (own["seconds"] * 1.3, place),
+                va="center",
                 fontsize=8,
                 color=color,
                 fontweight="bold" if name == OURS else "normal",
             )
-        axes.set_xscale("log")
-        axes.margins(x=0.22, y=0.12)
+        axes.set_ylim(low - 0.12 * (high - low), high + 0.26 * (high - low))
         axes.set_title(f"{title} ({found.attrs['n_sets'][metric]} tables)", fontsize=10, loc="left")
         axes.set_xlabel("median seconds of a fit, one thread", fontsize=9)
         axes.tick_params(labelsize=8)
