@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from benchmarks import default_settings as study
-from benchmarks._harness.docs_tables import block_of
 from benchmarks._harness.results_file import read_rows
 from benchmarks._tabular.collection import items_of_folder
 from benchmarks._tabular.fits import few_rows_allowed
@@ -16,8 +15,8 @@ from benchmarks._tabular.methods import Settings, paper_settings
 from benchmarks.default_settings import (
     ABLATION,
     CANDIDATES,
+    LADDER,
     NONE,
-    OURS,
     TEST,
     VALID,
     Candidate,
@@ -170,7 +169,7 @@ def test_splits_are_disjoint_stratified_and_bounded():
 
 @pytest.mark.parametrize("is_regression", [False, True])
 @pytest.mark.parametrize(
-    "one", [*CANDIDATES.values(), *OURS.values(), *ABLATION.values()], ids=lambda one: one.why
+    "one", [*CANDIDATES.values(), *LADDER.values(), *ABLATION.values()], ids=lambda one: one.why
 )
 def test_every_candidate_can_be_fitted(one, is_regression):
     settings = one.settings(is_regression)
@@ -270,9 +269,3 @@ def test_no_rows_give_a_sentence_instead_of_a_table():
 def test_wrong_options_are_errors(arguments, sentence, tmp_path, capsys):
     assert run_command(*arguments, "--quiet", "--output", tmp_path) == 2
     assert capsys.readouterr().err.startswith(f"Error: {sentence}")
-
-
-@pytest.mark.parametrize("phase", study.PHASES)
-def test_the_page_has_the_tables_of_the_committed_rows(phase, capsys):
-    assert run_command("--phase", phase, "--report-only", *study.PAGE_OPTIONS[phase]) == 0
-    assert block_of(study.PAGE.read_text(), phase) == capsys.readouterr().out.strip()

@@ -221,7 +221,7 @@ def test_a_baseline_takes_only_text_with_many_levels(name):
     table = load_embedded("balance-scale")
     text = table.X.astype(str)
     text["pair"] = text["left_weight"] + text["left_distance"] + text["right_weight"]
-    text["row"] = [f"r{number // 2}" for number in range(len(text))]  # 313 levels
+    text["row"] = [f"r{number // 4}" for number in range(len(text))]  # 157 levels
     even = np.arange(len(text)) % 2 == 0
     baseline = make_baseline(name, seed=0).fit(text[even], table.y[even])
     assert_probabilities(baseline.predict_proba(text[~even]), (312, 3))

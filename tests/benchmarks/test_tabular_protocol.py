@@ -130,7 +130,7 @@ def other_default(monkeypatch):
 
 def test_rows_record_the_defaults(other_default):
     params = json.loads(params_text("mixupe-default", {}))
-    assert params["set"] == {"classifier": {}, "preprocessor": {}}
+    assert params["set"] == {"classifier": {}, "preprocessor": {}, "is_regression": False}
     assert params["all"]["classifier"]["max_epochs"] == 3
 
 

@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 
 import mixupe_sklearn
+from benchmarks import default_settings
+from benchmarks._harness import docs_tables
 from mixupe_sklearn.recipes import RECIPES
 
 ROOT = pathlib.Path(mixupe_sklearn.__file__).parents[1]
@@ -215,3 +217,11 @@ def test_every_command_is_listed():
         if not path.name.startswith("_") and 'if __name__ == "__main__":' in path.read_text()
     }
     assert names == {re.search(r"python -m ([\w.]+)", row[0])[1] for row in LISTED}
+
+
+@pytest.mark.parametrize("phase", default_settings.PAGE_OPTIONS)
+def test_the_tables_of_default_settings_are_those_of_the_committed_rows(phase, capsys):
+    options = ["--phase", phase, "--report-only", *default_settings.PAGE_OPTIONS[phase]]
+    assert default_settings.main(options) == 0
+    page = default_settings.PAGE.read_text()
+    assert docs_tables.block_of(page, phase) == capsys.readouterr().out.strip()
