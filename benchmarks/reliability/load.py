@@ -41,7 +41,13 @@ from benchmarks._harness.resources import (
 )
 from benchmarks._harness.results_file import write_text
 from benchmarks._harness.subprocesses import call_in_child
-from mixupe_sklearn import MixupEClassifier, MixupEImageClassifier, make_mixupe_pipeline, preset
+from mixupe_sklearn import (
+    MixupEClassifier,
+    MixupEImageClassifier,
+    make_mixupe_pipeline,
+    make_preprocessor,
+    preset,
+)
 
 ROWS = ROOT / "benchmarks" / "results" / "load" / "rows.csv"
 PAGE = ROOT / "docs" / "benchmarks" / "load.md"
@@ -173,8 +179,9 @@ def many_levels(n_rows: int, n_levels: int, **params: Any) -> Finding:
     level = rng.permutation(np.arange(n_rows) % n_levels)
     frame = pd.DataFrame({"name": level.astype(str), "size": rng.normal(size=n_rows)})
     y = level % 2
-    pipeline = make_mixupe_pipeline(**params, random_state=0).fit(frame, y)
-    accuracy = pipeline.score(frame, y)
+    preprocessor = make_preprocessor(max_categories=None, n_bins=0)  # a column for each level
+    pipeline = make_mixupe_pipeline(preprocessor=preprocessor, **params, random_state=0)
+    accuracy = pipeline.fit(frame, y).score(frame, y)
     width = pipeline[0].transform(frame[:5]).shape[1]
     unseen = pipeline.predict_proba(frame[:5].assign(name="never seen"))
     return Finding(

@@ -133,7 +133,8 @@ def test_the_page_does_not_scroll_sideways_but_its_tables_can_on_a_narrow_screen
     "methods",
     [
         ("erm", "mixup", "mixupe"),
-        ("mixupe-default", "mixupe-paper", *(name for name in BASELINES if name != "mlp-sklearn")),
+        # With a further baseline the table scrolls.
+        ("mixupe-default", "mixupe-paper", *(set(BASELINES) - {"mlp-sklearn", "tabm"})),
     ],
     ids=["paper", "baselines"],
 )

@@ -357,5 +357,5 @@ def test_a_table_from_a_file_can_be_preprocessed(read):
 
     table = read("flag,size,city,class\nTrue,1,Oslo,a\nFalse,?,Bonn,a\n,3,NA,b\nTrue,4,Oslo,b\n")
     features = make_preprocessor().fit_transform(table.X)
-    assert features.shape == (4, 5)
+    assert features.shape == (4, 9)
     assert np.isfinite(np.asarray(pd.DataFrame(features))).all()
