@@ -55,8 +55,7 @@ class MixupEClassifier(ClassTargets, ClassifierMixin, BaseMixupE):
         The network: ``"mlp"`` is the paper's, with two hidden layers of 128 and ReLU;
         ``"mlp-gelu"`` the same with GELU; ``"mlp-tabular"`` has three layers of 128 with GELU and
         learns a factor for each input. Or a torch module class, or a function that returns a new
-        module. It gets arguments named
-        ``n_features`` and ``n_outputs``. It returns logits.
+        module; it gets arguments named ``n_features`` and ``n_outputs``, and returns logits.
     module_params : dict or None, default=None
         Further arguments of the module, for instance ``{"d_hidden": (256, 256)}``; see
         :class:`mixupe_sklearn.modules.MLP`.

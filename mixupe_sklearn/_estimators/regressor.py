@@ -51,8 +51,7 @@ class MixupERegressor(NumericTargets, RegressorMixin, BaseMixupE):
         The network: ``"mlp"`` is the paper's, with two hidden layers of 128 and ReLU;
         ``"mlp-gelu"`` the same with GELU; ``"mlp-tabular"`` has three layers of 128 with GELU and
         learns a factor for each input. Or a torch module class, or a function that returns a new
-        module. It gets arguments named
-        ``n_features`` and ``n_outputs``. It returns predictions.
+        module; it gets arguments named ``n_features`` and ``n_outputs``, and returns predictions.
     module_params : dict or None, default=None
         Further arguments of the module, for instance ``{"d_hidden": (256, 256)}``; see
         :class:`mixupe_sklearn.modules.MLP`.
