@@ -108,6 +108,8 @@ ABLATION: dict[str, Candidate] = {
 PAGE_OPTIONS: dict[str, tuple[str, ...]] = {
     "choose": ("--splits", "1"),
     "compare": ("--splits", "1"),
+    "ladder": ("--splits", "1", "--most-rows", "2000"),
+    "ablation": ("--splits", "1", "--most-rows", "2000"),
     "explore": (),
 }
 
@@ -316,6 +318,14 @@ def comparison(
     return plain_markdown(head, body)
 
 
+def complete_enough(rows: pd.DataFrame, methods: Sequence[str]) -> list[str]:
+    """Return the methods with nearly all fits: only splits that all methods have are compared."""
+    counts = rows[["method", "dataset", "split"]].drop_duplicates()["method"].value_counts()
+    least = MOST_COMPLETE * counts.max() if len(counts) else 0
+    return [name for name in methods if counts.get(name, 0) >= max(1, least)]
+
+
+MOST_COMPLETE = 0.9  # of the fits of the method with most
 NONE = "There are no rows yet."
 LABELS = {
     "default": "**MixupE**",
@@ -394,7 +404,7 @@ def page_summary() -> pd.DataFrame:
     options = parser().parse_args(["--phase", "compare", "--report-only", *PAGE_OPTIONS["compare"]])
     methods = methods_of(options)
     rows, scores = rows_of(RESULTS, "test", methods, options.splits, options.most_rows)
-    return summary(rows, scores, [name for name in methods if name in set(rows["method"])])
+    return summary(rows, scores, complete_enough(rows, list(methods)))
 
 
 def params_of(methods: Mapping[str, Candidate | None]) -> dict[tuple[str, str], str]:
@@ -488,7 +498,10 @@ def run_and_print(options: argparse.Namespace) -> None:
             )
     part = "valid" if options.phase == "choose" else "test"
     rows, scores = rows_of(folder, part, methods, options.splits, options.most_rows)
-    present = [name for name in methods if name in set(rows["method"])]
+    present = complete_enough(rows, list(methods))
+    left_out = [name for name in methods if name in set(rows["method"]) - set(present)]
+    if left_out:
+        print(f"Left out, with too few fits so far: {', '.join(left_out)}", file=sys.stderr)
     reference = options.reference or (present or [""])[0]
     if present and reference not in present:
         raise ValueError(f"Got --reference {reference}, but expected one of {', '.join(present)}.")

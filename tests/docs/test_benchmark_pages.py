@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 
 import mixupe_sklearn
-from benchmarks import default_settings
+from benchmarks import default_settings, fit_times
 from benchmarks._harness import docs_tables
+from benchmarks.studies import columns
 from mixupe_sklearn.recipes import RECIPES
 
 ROOT = pathlib.Path(mixupe_sklearn.__file__).parents[1]
@@ -225,3 +226,12 @@ def test_the_tables_of_default_settings_are_those_of_the_committed_rows(phase, c
     assert default_settings.main(options) == 0
     page = default_settings.PAGE.read_text()
     assert docs_tables.block_of(page, phase) == capsys.readouterr().out.strip()
+
+
+@pytest.mark.parametrize(
+    ("command", "block"), [(fit_times, "times"), (columns, "columns")], ids=["times", "columns"]
+)
+def test_the_table_of_a_study_is_that_of_its_committed_rows(command, block, capsys):
+    assert command.main(["--report-only"]) == 0
+    shown = docs_tables.block_of(command.PAGE.read_text(), block)
+    assert shown == capsys.readouterr().out.strip()
