@@ -1,29 +1,30 @@
 """Save and load fitted models as files of arrays and text. Loading executes nothing in a file."""
 
-import inspect
+import json
 import os
 import platform
-import sys
 import warnings
-from collections.abc import Collection, Iterable
-from functools import partial
-from importlib import import_module
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import InconsistentVersionWarning
-from sklearn.preprocessing import OneHotEncoder
 
-from mixupe_sklearn._estimators.base import BaseMixupE
 from mixupe_sklearn._net.net import MixupENet, MixupENetRegressor
-from mixupe_sklearn._persistence import networks
-from mixupe_sklearn._persistence.allowed_types import UnknownNameError, make_finder, skops_types
-from mixupe_sklearn._persistence.decoder import Decoder, check_encoder
-from mixupe_sklearn._persistence.encoder import Encoder
-from mixupe_sklearn._persistence.file_format import EXPECTED, Content, pack, refuse, unpack
-from mixupe_sklearn._preprocessing.table import TablePreprocessor
+from mixupe_sklearn._persistence import convert
+from mixupe_sklearn._persistence.file_format import (
+    EXPECTED,
+    Content,
+    pack,
+    printable,
+    refuse,
+    unpack,
+)
+from mixupe_sklearn._persistence.objects import Builder, Describer
+from mixupe_sklearn._persistence.schemas import UnknownNameError, skops_types
+from mixupe_sklearn._persistence.values import Writer
 from mixupe_sklearn._runtime.torch_state import resolve_device
 from mixupe_sklearn._utils.atomic_files import replacing
 
@@ -83,11 +84,11 @@ def save(estimator, path, *, keep_training=True):
             f"estimator, such as MixupEClassifier or a pipeline with one"
             f"{'; a skorch net has save_params' if is_net else ''}."
         )
-    encoder = Encoder(partial(_state_of, keep_training=keep_training))
-    model = encoder.encode(estimator, "estimator")
+    writer = Writer(Describer(keep_training))
+    model = writer.plain(estimator, "estimator")
     versions = {name: version(name) for name in _LIBRARIES}
     versions["python"] = platform.python_version()
-    data = pack(model, encoder.arrays, version("mixupe-sklearn"), versions)
+    data = pack(model, writer.arrays, version("mixupe-sklearn"), versions)
     with replacing(path) as file:
         file.write(data)
 
@@ -144,22 +145,22 @@ def load(path, *, device=None, trusted=()):
     if device is not None:
         resolve_device(device)  # raises for an unknown device
     content, name = _read(path)
-    restore = partial(_restore, device=device, trusted=trusted)
+    builder = Builder(content.arrays, device, trusted)
     try:
-        decoder = Decoder(content.arrays, make_finder(trusted), restore)
-        estimator = decoder.decode(content.model)
+        estimator = builder.reader.plain(content.model, "estimator", ("estimator",))
         if not isinstance(estimator, BaseEstimator):
             raise ValueError("has no estimator in it")
+        if content.arrays:
+            raise ValueError(f"has an array {min(content.arrays)!r} that is not part of the model")
     except UnknownNameError as error:
-        raise ValueError(f"Got {name}, which {error}.") from error
+        raise ValueError(f"Got {name}, which {printable(str(error), 400)}.") from error
     except MemoryError:
         raise
     except Exception as error:  # a bad value may fail in any library
         raise ValueError(
             f"Got {name}, written by mixupe-sklearn {content.written_by!r}, which cannot be read "
-            f"({type(error).__name__}: {' '.join(str(error).split())[:200]}), but expected "
-            f"{EXPECTED}."
-        ) from error
+            f"({type(error).__name__}: {printable(str(error))}), but expected {EXPECTED}."
+        ) from None
     _warn_of_versions(content, name)
     return estimator
 
@@ -190,7 +191,7 @@ def saved_info(path):
     ('mixupe.MixupERegressor', 0)
     """
     content, name = _read(path)
-    kind = content.model.get("object") if isinstance(content.model, dict) else None
+    kind = content.model.get("class") if isinstance(content.model, dict) else None
     if not isinstance(kind, str):
         refuse(name, "has no estimator in it")
     return {
@@ -209,58 +210,19 @@ def _read(path: Any) -> tuple[Content, str]:
     return unpack(path.read_bytes(), name, version("mixupe-sklearn")), name
 
 
-def _is_search(value: Any) -> bool:
-    module = sys.modules.get("mixupe_sklearn.search")  # a search can exist only if this is imported
-    return module is not None and isinstance(value, module.MixupESearchCV)
-
-
-def _state_of(value: Any, keep_training: bool) -> dict[str, Any]:
-    attributes = dict(vars(value))
-    if _is_search(value):
-        attributes.pop("scorer_", None)  # follows from ``scoring``
-        if "study_" in attributes:
-            results = import_module("mixupe_sklearn._search.results")
-            attributes["study_"] = results.plain_study(value.study_)
-    if isinstance(value, BaseMixupE) and "nets_" in attributes:
-        attributes |= networks.state_of(value, keep_training)
-        del attributes["net_"]  # the first of them
-    return attributes
-
-
-def _restore(
-    value: Any, attributes: dict[str, Any], device: str | None, trusted: Collection[Any]
-) -> Any:
-    kept = attributes.get("nets_") if isinstance(value, BaseMixupE) else None
-    if isinstance(value, (BaseMixupE, TablePreprocessor)):
-        # Files of earlier versions lack newer parameters, and their inputs were not scaled.
-        parameters = inspect.signature(type(value)).parameters
-        earlier = {name: one.default for name, one in parameters.items()}
-        if "scale_inputs" in parameters and "X_mean_" in attributes:
-            earlier |= {"scale_inputs": False, "X_scale_": None}
-        missing = {name: one for name, one in earlier.items() if name not in attributes}
-        attributes = attributes | missing
-    vars(value).update(attributes)
-    if kept is not None:
-        networks.restore(value, kept, device, trusted)
-    if isinstance(value, OneHotEncoder):
-        check_encoder(value)
-    if _is_search(value) and "study_" in attributes:
-        results = import_module("mixupe_sklearn._search.results")
-        value.study_ = results.study_of(value.study_)
-        scorer, _ = value._get_scorers()
-        value.scorer_ = getattr(scorer, "_scorers", scorer)
-    return value
-
-
 def _warn_of_versions(content: Content, name: str) -> None:
     """Warn, as scikit-learn does, if its parts are from another version of scikit-learn."""
     here, there = version("scikit-learn"), content.versions.get("scikit-learn")
-    if here != there and '"sklearn.' in repr(content.model).replace("'", '"'):
+    if here != there and '"class": "sklearn.' in json.dumps(content.model):
         warnings.warn(
             InconsistentVersionWarning(
                 estimator_name=f"the model in {name}",
                 current_sklearn_version=here,
-                original_sklearn_version=str(there),
+                original_sklearn_version=printable(str(there)),
             ),
             stacklevel=3,
         )
+
+
+if __name__ == "__main__":
+    convert.main()

@@ -444,7 +444,7 @@ class BaseMixupE(InputValidationMixin, CallbackSupportMixin, BaseEstimator):
             self._net_class,
             of_member(self._settings(), number),
             self._modules,
-            widths=self._widths(train),
+            widths=self._widths(),
             order_rng=self._streams[number].order,
             mixing_rng=self._streams[number].mixing,
             device=device,
@@ -482,9 +482,9 @@ class BaseMixupE(InputValidationMixin, CallbackSupportMixin, BaseEstimator):
         """Return what is done to inputs before the module gets them."""
         return Standardisation(self.X_mean_, self.X_scale_)
 
-    def _widths(self, train: Rows) -> dict[str, Any]:
+    def _widths(self) -> dict[str, Any]:
         """Return the arguments that a module gets if it has parameters of these names."""
-        return {"n_features": train.X.shape[1], "n_outputs": self._n_outputs()}
+        return {"n_features": self.n_features_in_, "n_outputs": self._n_outputs()}
 
     def _try_out(self, net: Any, train: Rows) -> int:
         """Run a new module on two samples; return the width of its output."""

@@ -1,6 +1,7 @@
 """Atomic writes: a file is complete or absent, even if the process that writes it is killed."""
 
 import glob
+import hashlib
 import os
 import pathlib
 import secrets
@@ -15,6 +16,8 @@ except ImportError:  # Windows, where partial files of killed writers remain
 
 # Hexadecimal digits in the name of a partial file.
 N_DIGITS = 16
+# Bytes of a file's name that all common file systems accept.
+MAX_NAME = 255
 
 
 @contextmanager
@@ -22,9 +25,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Write to a partial file, then move it to ``path`` once it is complete and on the disk.
 
     On any error within the block, ``path`` stays unchanged and nothing else remains. A process
-    that is killed leaves a hidden partial file, ``.name.<16 hexadecimal digits>.part``, which the
-    next writer of the same name removes. Of several concurrent writers, the last one wins. Links
-    are followed. An existing file keeps its permissions.
+    that is killed leaves a hidden partial file, ``.name.<16 hexadecimal digits>.part`` (with the
+    start of a long name), which the next writer of the same name removes. Of several concurrent
+    writers, the last one wins. Links are followed. An existing file keeps its permissions.
     """
     target = pathlib.Path(os.path.realpath(path))
     _check(target)
@@ -63,7 +66,7 @@ def _check(target: pathlib.Path) -> None:
 def _open_partial(target: pathlib.Path) -> Any:
     """A new file beside the target, locked while it is open."""
     while True:
-        name = target.with_name(f".{target.name}.{secrets.token_hex(N_DIGITS // 2)}.part")
+        name = target.with_name(f".{_stem(target)}.{secrets.token_hex(N_DIGITS // 2)}.part")
         file = name.open("x+b")
         if fcntl is None:
             return file
@@ -74,12 +77,21 @@ def _open_partial(target: pathlib.Path) -> Any:
         file.close()
 
 
+def _stem(target: pathlib.Path) -> str:
+    """The name of the target, or the start of a long one with a checksum."""
+    name = os.fsencode(target.name)
+    if len(name) <= MAX_NAME - N_DIGITS - len("...part"):
+        return target.name
+    start = name[: MAX_NAME // 2].decode(errors="ignore")
+    return f"{start}.{hashlib.sha256(name).hexdigest()[:N_DIGITS]}"
+
+
 def _remove_partials(target: pathlib.Path) -> None:
     """Remove the partial files of killed writers; a running writer holds a lock on its own."""
     if fcntl is None:
         return
     digits = "[0-9a-f]" * N_DIGITS
-    for partial in target.parent.glob(f".{glob.escape(target.name)}.{digits}.part"):
+    for partial in target.parent.glob(f".{glob.escape(_stem(target))}.{digits}.part"):
         with suppress(OSError), partial.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             partial.unlink()

@@ -86,8 +86,8 @@ class ImageLikeClassifier(AdapterClassifier):
             train.X, train.index, train.weight, n_workers=self.n_workers
         )
 
-    def _widths(self, train: Rows) -> dict[str, Any]:
-        n_channels, *size = train.X.shape[1:]
+    def _widths(self) -> dict[str, Any]:
+        n_channels, *size = self.shape_in_
         n_outputs = self._n_outputs()
         ours = {"n_outputs": n_outputs, "n_channels": n_channels, "image_size": tuple(size)}
         # Argument names of timm and torchvision.

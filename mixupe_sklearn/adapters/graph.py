@@ -270,7 +270,7 @@ class MixupEGraphClassifier(AdapterClassifier):
         # From all graphs, including held-out ones, whose labels are therefore known.
         self.inputs_ = learn_inputs(train.X, self.without_features)
 
-    def _widths(self, train: Rows) -> dict[str, Any]:
+    def _widths(self) -> dict[str, Any]:
         n_features, n_outputs = self.inputs_.n_features, self._n_outputs()
         ours = {"n_features": n_features, "n_outputs": n_outputs}
         # Argument names of PyTorch Geometric.
