@@ -128,7 +128,7 @@ def change_array(arrays, rng):
             array = np.resize(array, n_values) if array.size else np.zeros(n_values, array.dtype)
         else:
             array = (array * rng.choice((-1, 0, 2, 1000))).astype(array.dtype)
-    arrays[name] = array
+    arrays[name] = np.asarray(array)
     return f"{kind} {name}"
 
 
@@ -137,7 +137,7 @@ def changed(content, number):
     rng = random.Random(number)
     model, arrays, done = copy.deepcopy(content.model), dict(content.arrays), []
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
-        with contextlib.suppress(ValueError, KeyError, IndexError, TypeError):  # no such place
+        with contextlib.suppress(ValueError, LookupError, TypeError, OverflowError):
             is_array = rng.random() < 0.4 and arrays
             done.append(change_array(arrays, rng) if is_array else change_text(model, rng))
     return file_format.pack(model, arrays, "0.1", content.versions), "; ".join(done)
@@ -227,11 +227,12 @@ def run(kind, n_changes):
             command = [sys.executable, __file__, "--work", folder, str(first), str(n_changes)]
             done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE * 10)
             lines = [json.loads(line) for line in done.stdout.splitlines()]
+            assert done.returncode <= 0, done.stderr[-2000:]
             assert lines, done.stderr[-2000:]
             outcomes |= {line["number"]: line for line in lines}
             first = max(outcomes) + 1
             if done.returncode:
-                outcomes[first - 1]["outcome"] = f"failed: signal or exit {done.returncode}"
+                outcomes[first - 1]["outcome"] = f"failed: signal {-done.returncode}"
     for line in outcomes.values():
         is_over = line.get("bytes", 0) > line.get("limit", 0) or line.get("seconds", 0) > SECONDS
         if line["outcome"].startswith("failed") or is_over:

@@ -16,10 +16,30 @@ import pandas as pd
 import pytest
 import skops.io
 import torch
-from saved_models import FEW, MAKERS, TRUSTED, X, Y, output
+from saved_models import FEW, MAKERS, SMALL, TRUSTED, X, Y, frame, output
+from scipy import sparse
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.exceptions import InconsistentVersionWarning
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.feature_selection import VarianceThreshold
+from sklearn.impute import MissingIndicator, SimpleImputer
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import (
+    Binarizer,
+    FunctionTransformer,
+    LabelBinarizer,
+    LabelEncoder,
+    MaxAbsScaler,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PolynomialFeatures,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
 from torch import nn
 
 from mixupe_sklearn import (
@@ -29,13 +49,22 @@ from mixupe_sklearn import (
     MixupERegressor,
     Spectrogram,
     load,
+    make_preprocessor,
+    preset,
     save,
     saved_info,
 )
 from mixupe_sklearn._persistence import file_format as container
+from mixupe_sklearn._persistence.schemas import SCHEMAS
+from mixupe_sklearn._preprocessing.table import _target_encoder
 from mixupe_sklearn.modules import NAMED
 from mixupe_sklearn.persistence import skops_types
-from mixupe_sklearn.preprocessing import ClippingScaler, PiecewiseLinearEncoder, QuantileScaler
+from mixupe_sklearn.preprocessing import (
+    ClippingScaler,
+    DateParts,
+    PiecewiseLinearEncoder,
+    QuantileScaler,
+)
 
 KEPT = pathlib.Path(__file__).parent / "saved"
 
@@ -112,12 +141,116 @@ def test_continued_training_equals_uninterrupted_training(name, tmp_path):
     assert loaded.n_iter_ == model.n_iter_ == 1 + len(model.history_[:-1])
 
 
-@pytest.mark.parametrize(
-    "transformer", [ClippingScaler(), QuantileScaler(), PiecewiseLinearEncoder(), StandardScaler()]
-)
-def test_transformers_alone(transformer, tmp_path):
-    save(transformer.fit(X), tmp_path / "scaler")
-    np.testing.assert_array_equal(load(tmp_path / "scaler").transform(X), transformer.transform(X))
+HOLES = np.where(X > 5, np.nan, X)
+TEXT = np.array([["a", "b"], ["c", "b"], ["a", None], ["d", np.nan]] * 6, dtype=object)
+FEW_LEVELS = TEXT[:, :1]
+TRANSFORMERS = {
+    "ClippingScaler": (ClippingScaler(), X),
+    "QuantileScaler": (QuantileScaler(), HOLES),
+    "PiecewiseLinearEncoder": (PiecewiseLinearEncoder(), HOLES),
+    "DateParts": (DateParts(), X * 1e8),
+    "TablePreprocessor": (make_preprocessor(), TEXT),
+    "TablePreprocessor as frame": (
+        make_preprocessor(scaling="quantile").set_output(transform="pandas"),
+        frame(),
+    ),
+    "ColumnTransformer": (
+        ColumnTransformer(
+            [("a", StandardScaler(), [0, 1]), ("b", "passthrough", slice(2, 3))],
+            remainder=PowerTransformer(),
+        ),
+        X,
+    ),
+    "ColumnTransformer of names": (
+        ColumnTransformer([("a", StandardScaler(), ["a"]), ("b", "drop", ["b"])]),
+        frame(),
+    ),
+    "PCA": (PCA(2, whiten=True), X),
+    "TruncatedSVD": (TruncatedSVD(2), X),
+    "VarianceThreshold": (VarianceThreshold(), X),
+    "MissingIndicator": (MissingIndicator(), HOLES),
+    "SimpleImputer": (SimpleImputer(add_indicator=True), HOLES),
+    "SimpleImputer of text": (
+        SimpleImputer(strategy="most_frequent", missing_values=None),
+        TEXT[:3],
+    ),
+    "FeatureUnion": (FeatureUnion([("a", StandardScaler()), ("b", PCA(1))]), X),
+    "Pipeline": (make_pipeline(StandardScaler(), PCA(2)), X),
+    "Binarizer": (Binarizer(), X),
+    "FunctionTransformer": (FunctionTransformer(np.log1p, np.expm1), X),
+    "MaxAbsScaler": (MaxAbsScaler(), X),
+    "MinMaxScaler": (MinMaxScaler(), X),
+    "Normalizer": (Normalizer(), X),
+    "OneHotEncoder": (
+        OneHotEncoder(min_frequency=7, drop="first", handle_unknown="infrequent_if_exist"),
+        TEXT,
+    ),
+    "OneHotEncoder of numbers": (OneHotEncoder(dtype=np.float32), HOLES),
+    "OneHotEncoder in an order": (OneHotEncoder(categories=[["d", "c", "a"]]), FEW_LEVELS),
+    "OrdinalEncoder": (OrdinalEncoder(min_frequency=7), TEXT),
+    "PolynomialFeatures": (PolynomialFeatures((2, 3), interaction_only=True), X),
+    "PowerTransformer": (PowerTransformer(), X),
+    "QuantileTransformer": (
+        QuantileTransformer(n_quantiles=20, random_state=np.random.RandomState(1)),
+        X,
+    ),
+    "RobustScaler": (RobustScaler(with_centering=False), HOLES),
+    "StandardScaler": (StandardScaler(), HOLES),
+    "TargetEncoder": (_target_encoder(), FEW_LEVELS),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_transformers_alone(name, tmp_path):
+    transformer, rows = TRANSFORMERS[name]
+    y = np.arange(len(rows)) % 3
+    save(transformer.fit(rows, y), tmp_path / "one")
+    loaded = load(tmp_path / "one")
+    found, expected = (one.transform(rows) for one in (loaded, transformer))
+    if hasattr(expected, "columns"):
+        pd.testing.assert_frame_equal(found, expected)
+    else:
+        dense = [part.toarray() if sparse.issparse(part) else part for part in (found, expected)]
+        np.testing.assert_array_equal(*dense)
+    assert list(loaded.get_feature_names_out()) == list(transformer.get_feature_names_out())
+    save(loaded, tmp_path / "two")
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+@pytest.mark.parametrize("encoder", [LabelEncoder(), LabelBinarizer()])
+def test_encoders_of_labels(encoder, tmp_path):
+    save(encoder.fit(["b", "a", "c"]), tmp_path / "one")
+    loaded = load(tmp_path / "one").transform(["c", "a"])
+    np.testing.assert_array_equal(loaded, encoder.transform(["c", "a"]))
+
+
+def test_every_transformer_of_the_table_has_a_test():
+    tested = {name.split(" ")[0] for name in TRANSFORMERS} | {"LabelEncoder", "LabelBinarizer"}
+    others = {"TransformedTargetRegressor", "MixupEPipeline", "ColumnsToNumbers", "Spectrogram"}
+    others |= {type(MAKERS[name]()[0]).__name__ for name in MAKERS}
+    known = {name.partition(".")[2] for name, one in SCHEMAS.items() if one.kind == "estimator"}
+    assert known == tested | others
+
+
+@pytest.mark.parametrize("optimizer", sorted(n for n in SCHEMAS if n.startswith("torch.optim")))
+def test_every_optimizer_continues(optimizer, tmp_path):
+    params = {"optimizer": getattr(torch.optim, optimizer.rpartition(".")[2]), "lr": 0.001}
+    model = MixupEClassifier(**preset("paper") | SMALL | params).fit(X, Y)
+    save(model, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    for one in (model, loaded):
+        one.partial_fit(X, Y)
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize("params", [{"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}, {}])
+def test_momentum_continues(params, tmp_path):
+    model = MixupEClassifier(n_members=2, optimizer="sgd", optimizer_params=params, **SMALL)
+    save(model.fit(X, Y), tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    for one in (model, loaded):
+        one.set_params(lr=0.02).partial_fit(X, Y)
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
 
 
 def test_an_unfitted_model(tmp_path):
@@ -169,25 +302,25 @@ def test_the_search_keeps_its_trials(fitted, tmp_path):
 def test_in_a_fresh_process(fitted, tmp_path):
     """A new process loads each kind of model and predicts."""
     program = textwrap.dedent("""
-        import pathlib, pickle, sys, warnings
+        import pathlib, pickle, sys
         import numpy as np
         folder = pathlib.Path(sys.argv[1])
+        sys.path.insert(0, sys.argv[2])
+        from saved_models import TRUSTED
         from mixupe_sklearn import load
         for path in sorted(folder.glob("*.safetensors"), key=lambda path: path.stem):
             rows, expected = pickle.loads(path.with_suffix(".pkl").read_bytes())
-            model = load(path)
+            model = load(path, trusted=TRUSTED)
             found = model.predict_proba(rows) if hasattr(model, "predict_proba") else model.predict(rows)
             print(path.stem, np.array_equal(found, expected))
     """)
-    names = sorted(
-        set(MAKERS) - {"float64", "own module"}
-    )  # they take classes that must be trusted
+    names = sorted(MAKERS)
     for name in names:
         model, rows, _ = fitted(name)
         save(model, tmp_path / f"{name}.safetensors")
         (tmp_path / f"{name}.pkl").write_bytes(pickle.dumps((rows, output(model, rows))))
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program, str(tmp_path)],
+        [sys.executable, "-W", "ignore", "-c", program, str(tmp_path), str(KEPT.parent.parent)],
         capture_output=True, text=True, check=True, timeout=300,
     )  # fmt: skip
     assert done.stdout.splitlines() == [f"{name} True" for name in names]
