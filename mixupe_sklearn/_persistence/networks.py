@@ -124,6 +124,8 @@ def _words_of(streams: list[Streams]) -> np.ndarray:
 
 def _streams_of(words: np.ndarray) -> list[Streams]:
     def generator(parts: list[int]) -> np.random.Generator:
+        if parts[3] % 2 == 0:  # it may draw zeros for ever, and a rejection sampler never ends
+            raise ValueError("has a generator with an even increment")
         rng: Any = np.random.PCG64(0)
         inner = {"state": parts[0] * _WORD + parts[1], "inc": parts[2] * _WORD + parts[3]}
         own = {"has_uint32": parts[4] % 2, "uinteger": parts[5] % 2**32}

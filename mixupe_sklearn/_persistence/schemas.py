@@ -443,22 +443,19 @@ def _is_encoder(fitted: Mapping[str, Any], params: Mapping[str, Any]) -> bool:
     dropped = none if dropped is None else dropped
     parts = (levels, rare, mappings, dropped, counts)
     is_right = all(len(part) == fitted["n_features_in_"] for part in parts)
-    for own, few, mapping, drop, count in zip(*parts, strict=False):
-        n_groups = len(own)
+    # Levels of an OrdinalEncoder that are missing values are not grouped.
+    missing = fitted.get("_missing_indices", {})
+    for number, (own, few, mapping, drop, count) in enumerate(zip(*parts, strict=False)):
+        n_groups = n_levels = len(own) - (number in missing)
         is_right &= (few is None) == (mapping is None) and len(own) > 0
+        is_right &= 0 <= missing.get(number, 0) < len(own)
         if few is not None:
             n_groups += 1 - len(few)
-            is_right &= _are_within(few, len(own)) and _are_within(mapping, n_groups)
-            is_right &= len(mapping) == len(own)
+            is_right &= _are_within(few, n_levels) and _are_within(mapping, n_groups)
+            is_right &= len(mapping) == n_levels
         is_right &= drop is None or (type(drop) is int and 0 <= drop < n_groups)
         is_right &= count is None or (type(count) is int and count == n_groups - (drop is not None))
     return bool(is_right)
-
-
-def _is_ordinal(fitted: Mapping[str, Any], params: Mapping[str, Any]) -> bool:
-    missing, levels = fitted["_missing_indices"], fitted["categories_"]
-    is_right = all(0 <= k < len(levels) and 0 <= v < len(levels[k]) for k, v in missing.items())
-    return is_right and _is_encoder(fitted, params)
 
 
 def _is_target_encoder(fitted: Mapping[str, Any], params: Mapping[str, Any]) -> bool:
@@ -500,8 +497,7 @@ def _are_within(indices: Any, end: int) -> bool:
 # A polynomial of a higher degree, or of more columns, has more features than any table.
 _DEGREE, _WIDTH = 16, 2**16
 _CHECKS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], bool]] = {
-    "sklearn.OneHotEncoder": _is_encoder,
-    "sklearn.OrdinalEncoder": _is_ordinal,
+    **dict.fromkeys(("sklearn.OneHotEncoder", "sklearn.OrdinalEncoder"), _is_encoder),
     "sklearn.TargetEncoder": _is_target_encoder,
     "sklearn.PolynomialFeatures": _is_polynomial,
     **dict.fromkeys(("sklearn.ColumnTransformer", "mixupe.ColumnsToNumbers"), _are_columns),

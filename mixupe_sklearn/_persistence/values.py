@@ -242,8 +242,9 @@ class Reader:
 
     def _random_state(self, value: Any, path: str, _: Any) -> np.random.RandomState:
         key, pos, has_gauss, gauss = self.plain(value["random_state"], path)
-        if np.shape(key) != (_MT19937_WORDS,) or not 0 <= _index(pos) <= _MT19937_WORDS:
-            raise ValueError("has a generator with a position beyond its buffer")
+        is_state = np.shape(key) == (_MT19937_WORDS,) and np.any(key)  # zeros repeat for ever
+        if not is_state or not 0 <= _index(pos) <= _MT19937_WORDS:
+            raise ValueError("has a generator without a state, or a position beyond its buffer")
         rng = np.random.RandomState(0)
         rng.set_state(("MT19937", key.astype(np.uint32), pos, has_gauss, gauss))
         return rng

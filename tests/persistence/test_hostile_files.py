@@ -304,6 +304,16 @@ def test_versions_have_no_control_characters(content, tmp_path):
     assert "format 7" in refusal(path)
 
 
+def test_generators_that_only_draw_zeros(content, tmp_path):
+    """The sampler of mixing weights rejects zeros, so that ``partial_fit`` never ended."""
+    found = content("one")
+    found.arrays["estimator.streams"] = found.arrays["estimator.streams"] * 0
+    assert "even increment" in refusal(written(found, tmp_path))
+    found = content("one")
+    found.model["params"]["random_state"] = {"random_state": [[0] * 624, 0, 0, 0.0]}
+    assert "generator without a state" in refusal(written(found, tmp_path))
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_weights_that_are_not_finite(value, content, tmp_path):
     """They loaded, and predicted the first class."""

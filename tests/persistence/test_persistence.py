@@ -212,7 +212,9 @@ def test_transformers_alone(name, tmp_path):
     else:
         dense = [part.toarray() if sparse.issparse(part) else part for part in (found, expected)]
         np.testing.assert_array_equal(*dense)
-    assert list(loaded.get_feature_names_out()) == list(transformer.get_feature_names_out())
+    if hasattr(transformer, "get_feature_names_out"):
+        names = [list(one.get_feature_names_out()) for one in (loaded, transformer)]
+        assert names[0] == names[1]
     save(loaded, tmp_path / "two")
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
@@ -464,7 +466,7 @@ FORGERIES = {
         "has no array",
     ),
     "a generator beyond its end": (
-        _set(("params", "random_state"), {"random_state": [[0] * 624, 10**6, 0, 0.0]}),
+        _set(("params", "random_state"), {"random_state": [[1] * 624, 10**6, 0, 0.0]}),
         "position beyond its buffer",
     ),
     "text for a number": (_set((*NET, "head"), {"float": "1e999"}), "KeyError: '1e999'"),
