@@ -141,13 +141,13 @@ def test_continued_training_equals_uninterrupted_training(name, tmp_path):
     assert loaded.n_iter_ == model.n_iter_ == 1 + len(model.history_[:-1])
 
 
-HOLES = np.where(X > 5, np.nan, X)
+WITH_MISSING = np.where(X > 5, np.nan, X)
 TEXT = np.array([["a", "b"], ["c", "b"], ["a", None], ["d", np.nan]] * 6, dtype=object)
 FEW_LEVELS = TEXT[:, :1]
 TRANSFORMERS = {
     "ClippingScaler": (ClippingScaler(), X),
-    "QuantileScaler": (QuantileScaler(), HOLES),
-    "PiecewiseLinearEncoder": (PiecewiseLinearEncoder(), HOLES),
+    "QuantileScaler": (QuantileScaler(), WITH_MISSING),
+    "PiecewiseLinearEncoder": (PiecewiseLinearEncoder(), WITH_MISSING),
     "DateParts": (DateParts(), X * 1e8),
     "TablePreprocessor": (make_preprocessor(), TEXT),
     "TablePreprocessor as frame": (
@@ -168,8 +168,8 @@ TRANSFORMERS = {
     "PCA": (PCA(2, whiten=True), X),
     "TruncatedSVD": (TruncatedSVD(2), X),
     "VarianceThreshold": (VarianceThreshold(), X),
-    "MissingIndicator": (MissingIndicator(), HOLES),
-    "SimpleImputer": (SimpleImputer(add_indicator=True), HOLES),
+    "MissingIndicator": (MissingIndicator(), WITH_MISSING),
+    "SimpleImputer": (SimpleImputer(add_indicator=True), WITH_MISSING),
     "SimpleImputer of text": (
         SimpleImputer(strategy="most_frequent", missing_values=None),
         TEXT[:3],
@@ -185,7 +185,7 @@ TRANSFORMERS = {
         OneHotEncoder(min_frequency=7, drop="first", handle_unknown="infrequent_if_exist"),
         TEXT,
     ),
-    "OneHotEncoder of numbers": (OneHotEncoder(dtype=np.float32), HOLES),
+    "OneHotEncoder of numbers": (OneHotEncoder(dtype=np.float32), WITH_MISSING),
     "OneHotEncoder in an order": (OneHotEncoder(categories=[["d", "c", "a"]]), FEW_LEVELS),
     "OrdinalEncoder": (OrdinalEncoder(min_frequency=7), TEXT),
     "PolynomialFeatures": (PolynomialFeatures((2, 3), interaction_only=True), X),
@@ -194,8 +194,8 @@ TRANSFORMERS = {
         QuantileTransformer(n_quantiles=20, random_state=np.random.RandomState(1)),
         X,
     ),
-    "RobustScaler": (RobustScaler(with_centering=False), HOLES),
-    "StandardScaler": (StandardScaler(), HOLES),
+    "RobustScaler": (RobustScaler(with_centering=False), WITH_MISSING),
+    "StandardScaler": (StandardScaler(), WITH_MISSING),
     "TargetEncoder": (_target_encoder(), FEW_LEVELS),
 }
 
