@@ -187,26 +187,27 @@ def memory(name):
     return 1024 * int(re.search(rf"{name}:\s+(\d+)", status)[1])
 
 
-def work(folder, first, last):
-    """Make, load and use changed files; print a line for each."""
+def work(folder, first, n_changes, kinds):
+    """Make, load and use changed files, from a task on; print a line for each."""
     warnings.simplefilter("ignore")
-    folder = pathlib.Path(folder)
-    content = file_format.unpack((folder / "model").read_bytes(), "a file", "1")
-    rows, y = pickle.loads((folder / "samples").read_bytes())
     report = os.fdopen(os.dup(1), "w", buffering=1)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        use(folder / "model", rows, y)  # imports what is needed
-        for number in range(first, last):
-            line = {"number": number}
-            data, line["change"] = changed(content, number)
-            (folder / "changed").write_bytes(data)
+        for task in range(first, n_changes * len(kinds)):
+            path, number = pathlib.Path(folder, kinds[task // n_changes]), task % n_changes
+            if task == first or number == 0:
+                content = file_format.unpack(path.read_bytes(), "a file", "1")
+                rows, y = pickle.loads(path.with_suffix(".pkl").read_bytes())
+                use(path, rows, y)  # imports what is needed
+            data, change = changed(content, number)
+            line = {"task": task, "kind": path.name, "number": number, "change": change}
+            path.with_suffix(".changed").write_bytes(data)
             print(json.dumps(line), file=report)  # before, in case this process ends
             pathlib.Path("/proc/self/clear_refs").write_text("5")
             # The default action ends the process: training may hang where no exception arrives.
             signal.setitimer(signal.ITIMER_PROF, 4 * SECONDS)
             before, start = memory("VmRSS"), time.process_time()
             try:
-                line["outcome"] = use(folder / "changed", rows, y)
+                line["outcome"] = use(path.with_suffix(".changed"), rows, y)
             except (AssertionError, MemoryError) as error:
                 line["outcome"] = f"failed: {error!r}"
             line["seconds"] = time.process_time() - start
@@ -215,30 +216,38 @@ def work(folder, first, last):
             print(json.dumps(line), file=report)
 
 
-def run(kind, n_changes):
-    """The outcomes of the changes of a kind of model, with what was wrong."""
+def prepare(folder, kind):
+    """Save a model of a kind, and some of its samples."""
     model, (rows, y) = MAKERS[kind]()
-    outcomes, wrong, first = {}, [], 0
+    path = pathlib.Path(folder, kind)
+    save(model.fit(rows, y), path)
+    few = slice(None, None, max(1, len(y) // 12))
+    parts = rows.iloc[few] if hasattr(rows, "iloc") else rows[few]
+    path.with_suffix(".pkl").write_bytes(pickle.dumps((parts, y[few])))
+
+
+def run(kinds, n_changes):
+    """The outcome of each change of each kind of model."""
+    lines = {}
     with tempfile.TemporaryDirectory() as folder:
-        save(model.fit(rows, y), pathlib.Path(folder, "model"))
-        few = slice(None, None, max(1, len(y) // 12))
-        parts = rows.iloc[few] if hasattr(rows, "iloc") else rows[few]
-        pathlib.Path(folder, "samples").write_bytes(pickle.dumps((parts, y[few])))
-        while first < n_changes:
-            command = [sys.executable, __file__, "--work", folder, str(first), str(n_changes)]
+        for kind in kinds:
+            prepare(folder, kind)
+        while len(lines) < n_changes * len(kinds):
+            numbers = [str(len(lines)), str(n_changes)]
+            command = [sys.executable, __file__, "--work", folder, *numbers, *kinds]
             done = subprocess.run(command, capture_output=True, text=True)
-            lines = [json.loads(line) for line in done.stdout.splitlines()]
             assert done.returncode <= 0, done.stderr[-2000:]
-            assert lines, done.stderr[-2000:]
-            outcomes |= {line["number"]: line for line in lines}
-            first = max(outcomes) + 1
+            found = map(json.loads, done.stdout.splitlines())
+            lines |= {line["task"]: line for line in found}
             if done.returncode:
-                outcomes[first - 1]["outcome"] = f"failed: signal {-done.returncode}"
-    for line in outcomes.values():
-        is_over = line.get("bytes", 0) > line.get("limit", 0) or line.get("seconds", 0) > SECONDS
-        if line["outcome"].startswith("failed") or is_over:
-            wrong.append(line)
-    return outcomes, wrong
+                lines[max(lines)]["outcome"] = f"failed: signal {-done.returncode}"
+    return [lines[task] for task in sorted(lines)]
+
+
+def is_wrong(line):
+    """Whether a change led to a failure, or took too much."""
+    is_over = line.get("bytes", 0) > line.get("limit", 0) or line.get("seconds", 0) > SECONDS
+    return line["outcome"].startswith("failed") or is_over
 
 
 def main():
@@ -246,24 +255,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kinds", nargs="*")
     parser.add_argument("--changes", type=int, default=2000)
-    parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--work", nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.work:
-        work(given.work[0], *map(int, given.work[1:]))
+        folder, first, n_changes, *kinds = given.work
+        work(folder, int(first), int(n_changes), kinds)
         return
     print("kind, files, refused, loaded, predict, wrong, MB, seconds")
     for kind in given.kinds or MAKERS:
-        outcomes, wrong = run(kind, given.changes)
-        counts = collections.Counter(line["outcome"] for line in outcomes.values())
-        most = [
-            max(line.get(name, 0) for line in outcomes.values()) for name in ("bytes", "seconds")
-        ]
-        numbers = [counts[name] for name in ("refused", "loaded", "predicts")]
-        print(
-            f"{kind}, {len(outcomes)}, {', '.join(map(str, numbers))}, {len(wrong)}, "
-            f"{most[0] / 2**20:.0f}, {most[1]:.1f}",
-            flush=True,
-        )
+        lines = run([kind], given.changes)
+        counts = collections.Counter(line["outcome"] for line in lines)
+        counted = [counts[name] for name in ("refused", "loaded", "predicts")]
+        most = [max(line.get(name, 0) for line in lines) for name in ("bytes", "seconds")]
+        wrong = [line for line in lines if is_wrong(line)]
+        numbers = [len(lines), *counted, len(wrong), round(most[0] / 2**20), round(most[1], 2)]
+        print(kind, *numbers, sep=", ", flush=True)
         for line in wrong:
             print("  ", line)
 

@@ -17,6 +17,7 @@ from mixupe_sklearn._persistence.schemas import (
     SCHEMAS,
     SELECTORS,
     Finder,
+    base_of,
     check_fitted,
     name_of,
     parameters_of,
@@ -50,42 +51,45 @@ class Describer:
         is_container = isinstance(value, (list, tuple, dict, torch.nn.Module, torch.Tensor))
         if is_container or not hasattr(value, "__dict__"):
             raise unknown(f"{path} of type {type(value).__name__}")
-        name = _name(type(value), path)
-        names = parameters_of(type(value))
+        name, names = _name(type(value), path), parameters_of(type(value))
+        odd = next((key for key in names if not hasattr(value, key)), None)
+        if odd is not None:
+            raise ValueError(f"Got {path}, but expected its parameter {odd!r} as an attribute.")
         params = {key: None if key in PLACES else getattr(value, key) for key in names}
-        fitted = self._fitted(value, name, names, path)
-        return describe(writer, name, params, fitted, path)
-
-    def _fitted(self, value: Any, name: str, params: list[str], path: str) -> dict[str, Any]:
         fitted = {key: own for key, own in vars(value).items() if key not in params}
-        if name not in SCHEMAS:
-            return fitted
         if isinstance(value, BaseMixupE):
             fitted = networks.state_of(value, fitted, self.keep_training)
         elif name == "mixupe.MixupESearchCV":
             fitted = _search_state(fitted)
-        odd = next((key for key in fitted if key not in SCHEMAS[name].rules), None)
+        base = base_of(type(value))
+        rules = SCHEMAS[base].rules if base else {}
+        odd = next((key for key in fitted if key not in rules and base == name), None)
         if odd is not None:
-            raise ValueError(
-                f"Got {path}.{odd}, an attribute that save does not know of a "
-                f"{type(value).__name__}, but expected parameters and fitted attributes only; try "
-                f"pickle."
-            )
-        return fitted
+            raise unknown(f"{path}.{odd}, an attribute of a {type(value).__name__}")
+        try:
+            if base:
+                check_fitted(base, {key: fitted[key] for key in fitted if key in rules}, params)
+        except ValueError as error:
+            raise ValueError(f"Got an estimator that {error}, which load refuses.") from error
+        return describe(writer, name, params, fitted, path)
 
 
 def describe(
     writer: Writer, name: str, params: Mapping[str, Any], fitted: Mapping[str, Any], path: str
 ) -> Any:
     """JSON of an object."""
-    writers = {"study": writer.json}
-    return {
-        "class": name,
-        "params": {key: writer.plain(own, f"{path}.{key}") for key, own in params.items()},
-        "fitted": {
-            key: writers.get(key, writer.plain)(own, f"{path}.{key}") for key, own in fitted.items()
-        },
+    plain = Writer(_refuse)  # of parameters that may hold no object
+    plain.arrays = writer.arrays
+    free = [key for key in params if key in HOLDS or name not in SCHEMAS]
+    writers = {"study": writer.json} | dict.fromkeys(params.keys() - free, plain.plain)
+    return {"class": name} | {
+        part: {key: writers.get(key, writer.plain)(own, f"{path}.{key}") for key, own in of.items()}
+        for part, of in (("params", params), ("fitted", fitted))
     }
+
+
+def _refuse(writer: Writer, value: Any, path: str) -> Any:
+    raise unknown(f"{path} of type {type(value).__name__}")
 
 
 def _name(thing: Any, path: str) -> str:
@@ -138,29 +142,29 @@ class Builder:
 
     def _object(self, value: Mapping[str, Any], path: str, kinds: Iterable[str]) -> Any:
         name, kind = value["class"], self.find(value["class"], kinds)
-        is_known, plain = name in SCHEMAS, self.reader.plain
         if not isinstance(kind, type) or issubclass(kind, torch.nn.Module):
             raise ValueError(f"has an object of {name!r}, which may only be named")
-        names = parameters_of(kind)
+        base, names, plain = base_of(kind), parameters_of(kind), self.reader.plain
+        rules, is_own = SCHEMAS[base].rules if base else {}, base != name
         odd = next((key for key in value["params"] if key not in names), None)
         if odd is not None:
             raise ValueError(f"has the parameter {odd!r} of {name!r}, which has none")
         params = {
-            key: None if key in PLACES else plain(own, f"{path}.{key}", _kinds(key, is_known))
+            key: None if key in PLACES else plain(own, f"{path}.{key}", _kinds(key, is_own))
             for key, own in value["params"].items()
         }
         made, fitted = kind(**params), dict[str, Any]()
         for key, own in value["fitted"].items():
-            if (is_known and key not in SCHEMAS[name].rules) or _shadows(kind, key):
+            if key not in rules and (not is_own or _shadows(kind, key)):
                 raise ValueError(f"has {key!r} among the attributes of {name!r}")
             if key == "fixed":
                 items = own["dict"].items()
                 fitted[key] = {k: plain(v, f"{path}.fixed.{k}", HOLDS.get(k, ())) for k, v in items}
             else:
-                fitted[key] = plain(own, f"{path}.{key}", _FITTED if is_known else _ALL)
-        if is_known:
-            check_fitted(name, fitted, params)
-        if isinstance(made, BaseMixupE) and fitted:
+                fitted[key] = plain(own, f"{path}.{key}", _ALL if is_own else _FITTED)
+        if base:
+            check_fitted(base, {key: fitted[key] for key in fitted if key in rules}, params)
+        if isinstance(made, BaseMixupE) and "nets" in fitted:
             networks.restore(made, fitted, self.device)
         elif name == "mixupe.MixupESearchCV" and fitted:
             _restore_search(made, fitted)
@@ -169,8 +173,8 @@ class Builder:
         return made
 
 
-def _kinds(parameter: str, is_known: bool) -> Iterable[str]:
-    return HOLDS.get(parameter, ()) if is_known else _ALL
+def _kinds(parameter: str, is_own: bool) -> Iterable[str]:
+    return _ALL if is_own else HOLDS.get(parameter, ())
 
 
 def _shadows(kind: type, key: str) -> bool:

@@ -291,6 +291,12 @@ def name_of(thing: Any) -> str:
     return f"{module}.{short}" if module else short
 
 
+def base_of(kind: type) -> str | None:
+    """The name in the table of a class, or of the nearest class that it inherits from."""
+    names = (name_of(own) for own in kind.__mro__)
+    return next((name for name in names if name in SCHEMAS), None)
+
+
 def parameters_of(kind: Any) -> list[str]:
     """The names of the parameters of a class."""
     parameters = inspect.signature(kind.__init__).parameters.values()

@@ -647,6 +647,48 @@ def test_a_user_module_must_be_trusted(tmp_path):
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
 
 
+class Own(MixupEClassifier):
+    """A user's estimator, with an attribute of its own."""
+
+    def fit(self, X, y):
+        self.n_calls_ = getattr(self, "n_calls_", 0) + 1
+        return super().fit(X, y)
+
+
+def test_a_subclass_must_be_trusted_and_keeps_the_rules_of_its_parent(tmp_path):
+    model = Own(n_members=2, **SMALL).fit(X, Y)
+    save(model, tmp_path / "model")
+    with pytest.raises(ValueError, match=r"trusted=\[Own\]"):
+        load(tmp_path / "model")
+    loaded = load(tmp_path / "model", trusted=[Own])
+    assert loaded.n_calls_ == 1
+    for one in (model, loaded):
+        one.partial_fit(X, Y)
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    path = forged(model, lambda _, arrays: arrays.update(_short(arrays)), tmp_path)
+    with pytest.raises(ValueError, match="'X_mean_' is not"):
+        load(path, trusted=[Own])
+
+
+def _short(arrays):
+    return {name: own[:2] for name, own in arrays.items() if name.endswith("X_mean_")}
+
+
+def test_what_load_would_refuse_is_not_saved(tmp_path):
+    """A parameter of plain values holds no object, and attributes keep their rules."""
+    with pytest.raises(ValueError, match="estimator.alpha of type StandardScaler, which save does"):
+        save(MixupEClassifier(alpha=StandardScaler()), tmp_path / "model")
+    scaler = StandardScaler().fit(X)
+    scaler.note = "mine"
+    with pytest.raises(ValueError, match="estimator.note, an attribute of a StandardScaler"):
+        save(scaler, tmp_path / "model")
+    scaler = StandardScaler().fit(X)
+    scaler.mean_ = scaler.mean_[:2]
+    with pytest.raises(ValueError, match="^Got an estimator that has a sklearn.StandardScaler wh"):
+        save(scaler, tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
 def test_errors_name_what_cannot_be_saved(tmp_path):
     local = MixupEClassifier(module=lambda n_features, n_outputs: nn.Linear(n_features, n_outputs))
     with pytest.raises(ValueError, match="estimator.module, a function .* within a function"):
