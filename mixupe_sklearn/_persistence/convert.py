@@ -7,7 +7,6 @@ from the names, but the size of what is read is not bounded: convert only files 
 
 import argparse
 import functools
-import math
 import pathlib
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -85,7 +84,6 @@ class _Decoder:
 
     def _items(self, items, kind, shape):
         values = np.array([*self(items), None], dtype=object)[:-1].reshape(shape)
-        assert math.prod(shape) == len(items)
         return values.astype(np.dtypes.StringDType() if kind == "T" else kind)
 
     def _scalar(self, dtype, value):
