@@ -1,6 +1,6 @@
-"""Makes the files beside it, with the version that is installed: ``python tests/saved/make_saved.py``.
+"""Made the files beside it, of format 1, with the version that was installed then.
 
-They are kept as they are for as long as their format is read, and are not made again.
+They are kept as they are for as long as their format is converted, and are not made again.
 """
 
 import json
