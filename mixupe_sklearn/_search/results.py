@@ -8,7 +8,8 @@ import numpy as np
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from mixupe_sklearn._search.study import ERROR, RESULT, has_own_note, live_trials, quiet
+from mixupe_sklearn._search.storage import quiet
+from mixupe_sklearn._search.study import ERROR, RESULT, has_own_note, live_trials
 
 STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
 
@@ -25,6 +26,11 @@ def error_of(trial: FrozenTrial) -> str | None:
         return None
     has_note = has_own_note(trial, ERROR)
     return trial.user_attrs[ERROR][1] if has_note else "Its worker died each time."
+
+
+def fit_errors_of(trial: FrozenTrial) -> list[str]:
+    """The errors of fits that got the ``error_score``."""
+    return trial.user_attrs.get(RESULT, {}).get("fit_errors", [])
 
 
 def why_no_result(trials: Sequence[FrozenTrial], timeout: float | None) -> str:

@@ -11,7 +11,7 @@ from optuna.distributions import FloatDistribution, IntDistribution
 
 from mixupe_sklearn._search.samplers import make_pruner, make_sampler
 from mixupe_sklearn._search.space import Space, check_names, named_space
-from mixupe_sklearn._search.study import _check_sqlite, open_storage
+from mixupe_sklearn._search.storage import _check_sqlite, open_storage
 
 values = st.one_of(
     st.none(),

@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import signal
 import sqlite3
 import time
 
@@ -23,8 +22,9 @@ from sklearn.preprocessing import StandardScaler
 
 from mixupe_sklearn import MixupESearchCV
 from mixupe_sklearn._search import evaluate
-from mixupe_sklearn._search import study as study_module
-from mixupe_sklearn._search.study import heartbeats, live_trials
+from mixupe_sklearn._search import storage as storage_module
+from mixupe_sklearn._search.heartbeats import heartbeats
+from mixupe_sklearn._search.study import live_trials
 from mixupe_sklearn.modules import MLP
 
 QUICK = {"max_epochs": 3, "batch_size": 20}
@@ -36,7 +36,7 @@ def search(estimator=None, space=GRID, **params):
     return MixupESearchCV(estimator or paper_classifier(**QUICK), space, **params)
 
 
-with study_module.quiet():
+with storage_module.quiet():
     BRUTE_FORCE = optuna.samplers.BruteForceSampler()
 
 
@@ -171,7 +171,7 @@ def test_an_interrupt_within_a_fit_ends_the_search_and_stores_no_half_trained_ne
     )
 
 
-@pytest.mark.filterwarnings("ignore:.* trials failed:sklearn.exceptions.FitFailedWarning")
+@pytest.mark.filterwarnings("ignore:.* failed:sklearn.exceptions.FitFailedWarning")
 @pytest.mark.parametrize("vectorize", ["auto", False])
 def test_a_score_that_fails_in_an_epoch_fails_its_trial_only(iris, vectorize):
     calls = []
@@ -192,7 +192,7 @@ def test_a_score_that_fails_in_an_epoch_fails_its_trial_only(iris, vectorize):
     assert states(found) == ["complete"] * 3
 
 
-@pytest.mark.filterwarnings("ignore:.* trials failed:sklearn.exceptions.FitFailedWarning")
+@pytest.mark.filterwarnings("ignore:.* failed:sklearn.exceptions.FitFailedWarning")
 def test_a_network_that_diverges_under_pruning_fails_its_trial_only(diabetes):
     space = {"lr": [1e-3, 1e-2, 1e25]}
     found = search(paper_regressor(**QUICK), space, pruner="median").fit(*diabetes)
@@ -284,12 +284,12 @@ def test_vectorize_true_raises_what_the_data_or_the_space_stand_against(iris, mo
 
 def lose_trials(place):
     """As if a process had died between failing trials and queueing them again."""
-    storage = study_module.open_storage(place)
+    storage = storage_module.open_storage(place)
     study = optuna.load_study(study_name="mixupe-search", storage=storage)
-    with study_module.quiet():
+    with storage_module.quiet():
         for trial in (study.ask({"alpha": CategoricalDistribution([0.1, 1.0])}) for _ in range(2)):
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
-    study_module.close_connections(storage)
+    storage_module.close_connections(storage)
 
 
 def test_trials_that_were_failed_but_not_queued_again_are_found(iris, tmp_path):
@@ -349,7 +349,7 @@ def test_any_storage_without_heartbeat_is_warned_about(iris, tmp_path):
 
 
 def test_a_file_that_is_locked_or_not_writable(iris, tmp_path, monkeypatch):
-    monkeypatch.setattr(study_module, "LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(storage_module, "LOCK_SECONDS", 0.1)
     place = tmp_path / "search.db"
     search(storage=place).fit(*iris)
     holder = sqlite3.connect(place, isolation_level=None)
@@ -365,14 +365,14 @@ def test_a_file_that_is_locked_or_not_writable(iris, tmp_path, monkeypatch):
 
 
 def test_a_fitted_search_outlives_its_database(iris, tmp_path):
-    with study_module.quiet():
+    with storage_module.quiet():
         storage = optuna.storages.RDBStorage(
             f"sqlite:///{tmp_path / 'search.db'}", heartbeat_interval=5
         )
     found = search(storage=storage).fit(*iris)
     text = pickle.dumps(found)
     (tmp_path / "search.db").unlink()
-    study_module.close_connections(storage)
+    storage_module.close_connections(storage)
     for loaded in (pickle.loads(text), pickle.loads(pickle.dumps(found))):
         np.testing.assert_array_equal(loaded.predict(iris[0]), found.predict(iris[0]))
     assert len(pickle.loads(text).study_.trials) == 2
@@ -383,9 +383,9 @@ def test_a_database_in_memory_is_memory(iris):
 
 
 def test_heartbeats_continue_after_a_transient_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(study_module, "HEARTBEAT", 1)
-    storage = study_module.open_storage(tmp_path / "search.db")
-    with study_module.quiet():
+    monkeypatch.setattr(storage_module, "HEARTBEAT", 1)
+    storage = storage_module.open_storage(tmp_path / "search.db")
+    with storage_module.quiet():
         trial = optuna.create_study(storage=storage).ask()
     beats = []
 
@@ -400,7 +400,7 @@ def test_heartbeats_continue_after_a_transient_error(tmp_path, monkeypatch):
         while len(beats) < 2 and time.monotonic() < end:
             time.sleep(0.05)
     assert len(beats) >= 2
-    study_module.close_connections(storage)
+    storage_module.close_connections(storage)
 
 
 def test_a_lost_report_does_no_harm(iris, monkeypatch):
@@ -423,31 +423,3 @@ def test_numpys_global_generator_is_left_as_found_without_a_seed(iris):
     before = np.random.get_state()[2]
     search(random_state=None).fit(*iris)
     assert np.random.get_state()[2] == before
-
-
-class KillsItsWorker:
-    """A scorer that kills its process at the first call."""
-
-    def __init__(self, flag):
-        self.flag = flag
-
-    def __call__(self, estimator, X, y):
-        if not self.flag.exists():
-            self.flag.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return estimator.score(X, y)
-
-
-@pytest.mark.filterwarnings("ignore:Study .* has trials of other processes")
-def test_a_worker_that_dies_is_reported_and_the_next_call_resumes(iris, tmp_path, monkeypatch):
-    # The other worker may claim a trial right before it is ended too. The next call then takes the
-    # trial over once its heartbeat has expired.
-    monkeypatch.setattr(study_module, "HEARTBEAT", 1)
-    monkeypatch.setattr(study_module, "GRACE", 2)
-    space = {"alpha": [0.1, 0.5, 1.0]}
-    scorer = KillsItsWorker(tmp_path / "flag")
-    params = {"scoring": scorer, "n_jobs": 2, "storage": tmp_path / "search.db"}
-    with pytest.raises(RuntimeError, match="A worker process died .* Fit again to resume where it"):
-        search(space=space, **params).fit(*iris)
-    found = search(space=space, **{**params, "n_jobs": 1}).fit(*iris)
-    assert states(found) == ["complete"] * 3
