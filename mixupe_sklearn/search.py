@@ -126,6 +126,8 @@ class MixupESearchCV(BaseSearchCV):
     error_score : "raise" or float, default=nan
         Score of a failed fit. NaN fails its trial; ``"raise"`` ends the search. With ``n_jobs``
         above one, a trial that kills its worker twice has failed, too.
+    return_train_score : bool, default=False
+        Whether ``cv_results_`` has the scores on the training part of each fold, too.
 
     Attributes
     ----------
@@ -172,9 +174,6 @@ class MixupESearchCV(BaseSearchCV):
     (4, True)
     """
 
-    # BaseSearchCV reads it; GridSearchCV has it as a parameter.
-    return_train_score = False
-
     def __init__(
         self,
         estimator,
@@ -196,6 +195,7 @@ class MixupESearchCV(BaseSearchCV):
         random_state=None,
         verbose=0,
         error_score=np.nan,
+        return_train_score=False,
     ):
         self.estimator = estimator
         self.space = space
@@ -215,6 +215,7 @@ class MixupESearchCV(BaseSearchCV):
         self.random_state = random_state
         self.verbose = verbose
         self.error_score = error_score
+        self.return_train_score = return_train_score
 
     @with_callbacks
     def fit(self, X, y=None, **params):
@@ -256,6 +257,7 @@ class MixupESearchCV(BaseSearchCV):
             score_params=routed.scorer.score,
             seeds=_draw_seeds(core, is_searched, self.n_repeats, self.random_state),
             error_score=self.error_score,
+            return_train_score=bool(self.return_train_score),
         )
         self.n_splits_ = task.n_fits
         self.scorer_ = getattr(scorer, "_scorers", scorer)
@@ -272,7 +274,7 @@ class MixupESearchCV(BaseSearchCV):
         return self
 
     def _check_parameters(self) -> None:
-        check_rules(vars(self), RULES)
+        check_rules({name: getattr(self, name) for name in RULES}, RULES)
         if self.vectorize not in ("auto", True, False):
             raise ValueError(f"Got vectorize={self.vectorize!r}, but expected 'auto' or a boolean.")
         if self.error_score != "raise" and not isinstance(self.error_score, Real):
@@ -387,7 +389,10 @@ class MixupESearchCV(BaseSearchCV):
                 f"{errors[0].strip().splitlines()[-1]}",
                 FitFailedWarning,
             )
+        names = metrics_of([t for t in trials if t.state == TrialState.COMPLETE])
         fit_errors = [error for trial in trials for error in fit_errors_of(trial)]
+        if len(fit_errors) == len(trials) * self.n_splits_:
+            raise ValueError(f"All fits of all {len(trials)} trials failed.\n\n{fit_errors[0]}")
         if fit_errors:
             warn_user(
                 f"{len(fit_errors)} fits failed out of a total of {len(trials) * self.n_splits_}, "
@@ -395,16 +400,13 @@ class MixupESearchCV(BaseSearchCV):
                 f"{fit_errors[0].strip().splitlines()[-1]}",
                 FitFailedWarning,
             )
-        names = metrics_of([t for t in trials if t.state == TrialState.COMPLETE])
-        if not names:
-            raise ValueError(f"All fits of all {len(trials)} trials failed.")
         self.multimetric_ = names != ["score"]
         if self.multimetric_ and callable(self.scoring):
             self._check_refit_for_multimetric(names)
             metric = self.refit
         with warnings.catch_warnings():
             # Pruned trials have NaN scores.
-            warnings.filterwarnings("ignore", message="One or more of the test scores")
+            warnings.filterwarnings("ignore", message="One or more of the (test|train) scores")
             results = self._format_results(
                 [space.decode(trial.params) for trial in trials],
                 self.n_splits_,

@@ -102,7 +102,9 @@ def _fit_and_score(task: Task, record: TrialResult, number: int, repeat: int) ->
         middle = time.perf_counter()
         if record.is_open:
             scores = task.score(model, X_test, y_test, score_params)
-            record.add(scores, middle - start, time.perf_counter() - middle)
+            score_time = time.perf_counter() - middle
+            train_scores = task.score_train(model, X_train, y_train, train)
+            record.add(scores, middle - start, score_time, train_scores)
 
 
 def transform_by_pipeline(model: Any, X: Any) -> Any:
@@ -292,7 +294,10 @@ def _score_member(
         if isinstance(result, BaseException):
             raise result
         scores = task.score(model, fold.X_test, fold.y_test, fold.score_params)
-        record.add(scores, seconds, time.perf_counter() - start)
+        score_time = time.perf_counter() - start
+        train = task.folds[fold.number][0]
+        train_scores = task.score_train(model, fold.X_raw, fold.y_train, train)
+        record.add(scores, seconds, score_time, train_scores)
     except FAILURES as error:
         record_failure(task, record, error)
     if record.is_open and record.values:

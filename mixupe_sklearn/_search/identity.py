@@ -120,10 +120,8 @@ def _difference(theirs: Any, mine: Any) -> str:
     found = []
     for name in names[:2]:
         there, here = _without_hash(theirs.get(name)), _without_hash(mine.get(name))
-        is_shown = there != here
-        found.append(
-            f"{name} is {there!r} there and {here!r} here" if is_shown else f"{name} differs"
-        )
+        shown = f"{name} is {there!r} there and {here!r} here"
+        found.append(shown if there != here else f"{name} differs")
     more = f"; and {len(names) - 2} more" if len(names) > 2 else ""
     return "; ".join(found) + more
 
@@ -158,6 +156,7 @@ def identity_of(
         "scoring": _describe_scoring(scoring),
         "metric": task.metric,
         "error_score": str(task.error_score),
+        "return_train_score": task.return_train_score,
         "fit_params": {name: _hash(value) for name, value in sorted(task.fit_params.items())},
         "score_params": {name: _hash(value) for name, value in sorted(task.score_params.items())},
         "n_repeats": len(task.seeds),
@@ -215,9 +214,10 @@ def _describe(value: Any) -> Any:
         return "nan"  # which differs from itself
     if isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, str) and len(value) > LONG_TEXT:
+        return f"{value[:LONG_TEXT]} {_hash(value)}"
     if isinstance(value, PLAIN):
-        is_long = isinstance(value, str) and len(value) > LONG_TEXT
-        return f"{value[:LONG_TEXT]} {_hash(value)}" if is_long else value
+        return value
     if isinstance(value, (list, tuple, dict)) and _is_plain(value) and len(str(value)) < LONG_TEXT:
         return str(value)
     named = callable(value) and hasattr(value, "__qualname__")

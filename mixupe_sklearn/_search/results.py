@@ -56,6 +56,7 @@ def fits_of(
     """One dict per fit, as scikit-learn's searches collect them; NaN for a fit that was not run."""
     result = trial.user_attrs.get(RESULT, {})
     scores, failed = result.get("scores", {}), [error_score] * n_fits
+    train_scores = result.get("train_scores", {})
 
     def at(values: list[float], number: int) -> float:
         is_there = number < len(values) and trial.state == TrialState.COMPLETE
@@ -64,6 +65,7 @@ def fits_of(
     return [
         {
             "test_scores": {name: at(scores.get(name, failed), n) for name in names},
+            "train_scores": {name: at(train_scores.get(name, failed), n) for name in names},
             "fit_time": at(result.get("fit_time", []), n),
             "score_time": at(result.get("score_time", []), n),
         }

@@ -1,4 +1,4 @@
-"""What scikit-learn's callbacks see of a search: the search, the splits of candidates, the refit."""
+"""What scikit-learn's callbacks see of a search: splits of candidates, and the refit."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext

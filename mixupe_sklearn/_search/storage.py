@@ -1,4 +1,4 @@
-"""Where trials are stored: in memory, in a SQLite file or in a database, with sentences for errors."""
+"""Where trials are stored: in memory, in a SQLite file or in a database."""
 
 import functools
 import pathlib

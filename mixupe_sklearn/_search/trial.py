@@ -50,6 +50,7 @@ class Task:
     score_params: Mapping[str, Any]
     seeds: Sequence[int | None]
     error_score: Any
+    return_train_score: bool = False
     fit_tasks: FitTasks | None = None  # of scikit-learn's callbacks, if there are any
 
     @property
@@ -109,6 +110,12 @@ class Task:
             if isinstance(value, str):  # how scikit-learn passes on the error of a scorer
                 raise ValueError(f"The scorer {name!r} failed: {value.strip().splitlines()[-1]}")
         return {name: float(value) for name, value in scores.items()}
+
+    def score_train(self, model: Any, X: Any, y: Any, train: np.ndarray) -> dict[str, float]:
+        """Each metric on the training samples, if they are wanted."""
+        if not self.return_train_score:
+            return {}
+        return self.score(model, X, y, self.params_of(self.score_params, train))
 
     def value_of(self, scores: Mapping[str, float]) -> float:
         """The score that the search maximises; the first if none is named."""
@@ -176,6 +183,7 @@ class TrialResult:
     fill: float = np.nan
     state: TrialState = TrialState.RUNNING
     scores: dict[str, list[float]] = field(default_factory=dict)
+    train_scores: dict[str, list[float]] = field(default_factory=dict)
     fit_time: list[float] = field(default_factory=list)
     score_time: list[float] = field(default_factory=list)
     n_epochs: int = 0
@@ -206,11 +214,18 @@ class TrialResult:
         if is_hopeless and self.is_open:
             self.state = TrialState.PRUNED
 
-    def add(self, scores: Mapping[str, float], fit_time: float, score_time: float) -> None:
+    def add(
+        self,
+        scores: Mapping[str, float],
+        fit_time: float,
+        score_time: float,
+        train_scores: Mapping[str, float] | None = None,
+    ) -> None:
         """Add one fit; a failed fit has no scores and gets the fill value for all metrics."""
-        for name in {**self.scores, **scores}:
-            known = self.scores.setdefault(name, [self.fill] * len(self.fit_time))
-            known.append(scores.get(name, self.fill))
+        for kept, added in ((self.scores, scores), (self.train_scores, train_scores or {})):
+            for name in {**kept, **added}:
+                known = kept.setdefault(name, [self.fill] * len(self.fit_time))
+                known.append(added.get(name, self.fill))
         self.fit_time.append(fit_time)
         self.score_time.append(score_time)
         self.note_progress(0.0)

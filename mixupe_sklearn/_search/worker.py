@@ -50,7 +50,9 @@ MOST_DEATHS = 3
 # Seconds between two notes of a running trial's progress, which the progress bar shows.
 PROGRESS_SECONDS = 0.5
 # What a study stores of a trial's result.
-RESULT_FIELDS = ("scores", "fit_time", "score_time", "n_epochs", "fit_errors")
+RESULT_FIELDS = (
+    "scores", "train_scores", "fit_time", "score_time", "n_epochs", "fit_errors"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ def _progress_bar(study: Any, n_trials: float) -> Iterator[None]:
 
     def update() -> None:
         trials = live_trials(study)
-        scores = [trial.value for trial in trials if trial.state == TrialState.COMPLETE]
+        scores: list[Any] = [t.value for t in trials if t.state == TrialState.COMPLETE]
         bar.set_postfix({"best": f"{max(scores):.4f}"} if scores else {}, refresh=False)
         bar.n = round(sum(map(_part_done, trials)), 1)
         bar.n = int(bar.n) if bar.n == int(bar.n) else bar.n
