@@ -106,7 +106,7 @@ class RandomizedSearchCV(MixupESearchCV):
             random_state=random_state,
             error_score=error_score,
             return_train_score=return_train_score,
-            **OURS | {"sampler": "random"},
+            **OURS,
         )
         self.param_distributions = param_distributions
         self.n_iter = n_iter

@@ -451,7 +451,8 @@ class MixupESearchCV(BaseSearchCV):
 
 def _draw_seeds(core, is_searched: bool, n_repeats: int, random_state) -> list[int | None]:
     """A seed for each repeat; None keeps the estimator's own, or the one searched over."""
-    own = core.get_params().get("random_state", NotImplemented)
+    params = core.get_params() if hasattr(core, "get_params") else {}  # None: no last step yet
+    own = params.get("random_state", NotImplemented)
     is_fixed = is_searched or own is NotImplemented
     if is_fixed and n_repeats > 1:
         why = "the space has its random_state" if is_searched else "it has no random_state to vary"
