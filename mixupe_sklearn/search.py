@@ -7,6 +7,7 @@ import tempfile
 import time
 import uuid
 import warnings
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from numbers import Real
@@ -59,6 +60,7 @@ RULES: dict[str, Rule] = {
     "timeout": Number("a number of seconds > 0 or None", open_low=True, or_none=True),
     "n_repeats": Number("an integer >= 1", low=1, integer=True),
     "study_name": Kind("a name", (str,)),
+    "trial_params": Kind("a dict of parameters or None", (Mapping,), or_none=True),
     "verbose": Kind("an integer", (int, np.integer)),
 }
 

@@ -1,8 +1,8 @@
 """Studies of the search: ``python -m benchmarks.studies.search [speed | pruning | ensemble]``.
 
 ``speed`` runs the paper's grid with MixupESearchCV, which trains networks as one, and with
-GridSearchCV. ``pruning`` scores the best of each pruner on rows that the search has not seen. ``ensemble``
-searches the default ensemble, and one network of it, and refits the ensemble.
+GridSearchCV. ``pruning`` scores the best of each pruner on rows that the search has not seen.
+``ensemble`` searches the default ensemble, and one network of it, and refits the ensemble.
 """
 
 import argparse
@@ -315,7 +315,7 @@ def run_pruning(options: argparse.Namespace, path: pathlib.Path) -> None:
 def search_ensemble(
     name: str, way: str, n_jobs: int, seed: int, options: argparse.Namespace
 ) -> Row:
-    """Search the default ensemble, or one network of it; refit the ensemble, and measure: one row."""
+    """Search the default ensemble or one network of it, refit the ensemble: one row."""
     X, y = load_data(name, options.cache_dir)
     X, X_test, y, y_test = train_test_split(
         X, y, train_size=N_SEARCH_ROWS, random_state=0, stratify=y

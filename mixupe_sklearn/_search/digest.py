@@ -54,6 +54,8 @@ def name_of(value: Any) -> str:
 def parameters_of(estimator: Any) -> dict[str, Any]:
     """What an estimator is: its parameters and other attributes, without speed and callbacks."""
     own = {**getattr(estimator, "__dict__", {}), **estimator.get_params(deep=False)}
+    if "_metadata_request" in own:  # which also holds its estimator
+        own["_metadata_request"] = own["_metadata_request"]._serialize()
     return {
         name: value
         for name, value in own.items()

@@ -92,39 +92,46 @@ def _run_processes(job: Job, study: Any) -> str | None:
     while True:
         try:
             return _start_workers(job, job.n_jobs)
-        except BaseException as error:
+        except BrokenExecutor as error:
             suspects = requeue_all(study, job.token)
-            if not isinstance(error, BrokenExecutor):
-                raise
             n_deaths = 0 if suspects else n_deaths + 1
-            if n_deaths == MOST_DEATHS:
-                raise RuntimeError(
-                    f"Worker processes died {n_deaths} times without a trial (killed, or out of "
-                    f"memory?). Finished trials are safe if storage is set."
-                ) from error
-        if suspects:
-            _run_one_by_one(job, study)
+            _check_deaths(n_deaths, error)
+        except BaseException:
+            requeue_all(study, job.token)
+            raise
+        _run_one_by_one(job, study)
 
 
 def _run_one_by_one(job: Job, study: Any) -> None:
     """Run all waiting trials in one process, one at a time; fail those that kill it."""
+    n_deaths = 0
     while any(trial.state == TrialState.WAITING for trial in live_trials(study)):
         n_trials = min(job.n_trials, len(live_trials(study)))
         try:
             _start_workers(replace(job, n_trials=n_trials, is_cautious=True), 1)
             return
-        except BaseException as error:
-            is_dead = isinstance(error, BrokenExecutor)
-            for trial in running_trials(study, job.token) if is_dead else []:
-                note = f"The trial killed its worker twice (params: {trial.params})."
-                finish(study, Trial(study, trial._trial_id), TrialState.FAIL, None, {
-                    ERROR: [trial.number, note]
-                })  # fmt: skip
+        except BrokenExecutor as error:
+            killers = running_trials(study, job.token)
+            n_deaths = 0 if killers else n_deaths + 1
+            _check_deaths(n_deaths, error)
+            for trial in killers:
+                text = f"The trial killed its worker twice (params: {trial.params})."
+                notes = {ERROR: [trial.number, text]}
+                finish(study, Trial(study, trial._trial_id), TrialState.FAIL, None, notes)
                 if isinstance(job.task.error_score, str):
-                    raise RuntimeError(note) from error
-            if not is_dead:
-                requeue_all(study, job.token)
-                raise
+                    raise RuntimeError(text) from error
+        except BaseException:
+            requeue_all(study, job.token)
+            raise
+
+
+def _check_deaths(n_deaths: int, error: BaseException) -> None:
+    """Give up if workers die again and again without a trial."""
+    if n_deaths == MOST_DEATHS:
+        raise RuntimeError(
+            f"Worker processes died {n_deaths} times without a trial (killed, or out of memory?). "
+            f"Finished trials are safe if storage is set."
+        ) from error
 
 
 def _start_workers(job: Job, n_workers: int) -> str | None:
@@ -281,7 +288,7 @@ class _Progress:
 
     def note(self, number: int, part: float) -> None:
         """Note the part of a trial that is done, and store those of all trials if it is time."""
-        self.parts[number] = part
+        self.parts[number] = max(part, self.parts[number])
         if time.monotonic() < self.next:
             return
         for other, trial in self.trials.items():

@@ -8,6 +8,7 @@ import numpy as np
 import optuna
 import pandas as pd
 import pytest
+import sklearn
 from scipy import sparse
 from search_programs import run_labelled_search
 from sklearn.linear_model import LogisticRegression
@@ -64,6 +65,11 @@ def pipeline(step):
 
 def text_pipeline():
     return pipeline(OneHotEncoder(handle_unknown="ignore"))
+
+
+def requesting(estimator):
+    with sklearn.config_context(enable_metadata_routing=True):
+        return estimator.set_fit_request(sample_weight=True)
 
 
 CHANGES = {
@@ -200,7 +206,12 @@ def test_equal_content_has_one_hash_however_it_is_stored(first, second):
             pd.Series(pd.to_datetime(["2020-01-01"])).dt.tz_localize("Europe/Oslo"),
         ],
         [np.random.RandomState(0), np.random.RandomState(1), np.random.default_rng(0)],
-        [LogisticRegression(C=1.0), LogisticRegression(C=2.0), LogisticRegression().fit(X, y)],
+        [
+            LogisticRegression(C=1.0),
+            LogisticRegression(C=2.0),
+            LogisticRegression().fit(X, y),
+            requesting(LogisticRegression()),
+        ],
         [shifted, with_item, np.log1p, np.log, LogisticRegression, "shifted"],
     ],
     ids=range(10),

@@ -48,6 +48,7 @@ WRONG = [
     ({"n_repeats": 0}, "Got n_repeats=0, but expected an integer >= 1."),
     ({"vectorize": "yes"}, "Got vectorize='yes', but expected 'auto' or a boolean."),
     ({"error_score": "ignore"}, "Got error_score='ignore', but expected 'raise' or a number."),
+    ({"trial_params": 3}, "Got trial_params=3, but expected a dict of parameters or None."),
     ({"study_name": None}, "Got study_name=None, but expected a name."),
     ({"sampler": "genetic"}, "Got sampler='genetic', but .*, or an Optuna sampler."),
     ({"pruner": "gentle"}, "Got pruner='gentle', but .*, an Optuna pruner or None."),
