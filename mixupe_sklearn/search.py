@@ -264,12 +264,12 @@ class MixupESearchCV(BaseSearchCV):
         self.n_splits_ = task.n_fits
         self.scorer_ = getattr(scorer, "_scorers", scorer)
         try:
-            task, trials = self._run(task, space, tasks)
+            task = self._run(task, space, tasks)
         except KeyboardInterrupt:
             with suppress(AttributeError, ValueError):  # no complete trial
-                self._collect(finished_trials(self.study_), space, metric)
+                self._collect(space, metric)
             raise
-        self._collect(trials, space, metric)
+        self._collect(space, metric)
         if self.refit:
             self._refit(task, tasks)
         tasks.end()
@@ -314,8 +314,8 @@ class MixupESearchCV(BaseSearchCV):
             return self.refit
         return metric if isinstance(metric, str) else next(iter(self.scoring))
 
-    def _run(self, task: Task, space: Space, tasks: SearchTasks):
-        """Run the study to its end; return the task with its seeds, and the trials."""
+    def _run(self, task: Task, space: Space, tasks: SearchTasks) -> Task:
+        """Run the study to its end; return the task with its seeds."""
         n_jobs = effective_n_jobs(self.n_jobs)
         with ExitStack() as stack:
             storage = self.storage
@@ -346,10 +346,7 @@ class MixupESearchCV(BaseSearchCV):
                 self.study_ = in_memory(study) if is_temporary else study
             if self.verbose > 0 and self.not_vectorized_because_:
                 print(f"Networks were fitted one by one: {self.not_vectorized_because_}.")
-            trials = finished_trials(study)
-            if space.is_grid:
-                trials.sort(key=lambda trial: space.place(trial.params))
-            return task, trials
+            return task
 
     def _make_job(self, task: Task, space: Space, storage, n_jobs: int) -> Job:
         """Make the job that all workers share."""
@@ -380,8 +377,11 @@ class MixupESearchCV(BaseSearchCV):
             is_shown=self.verbose > 0,
         )
 
-    def _collect(self, trials, space: Space, metric) -> None:
+    def _collect(self, space: Space, metric) -> None:
         """Set ``cv_results_`` and the ``best_`` attributes."""
+        trials = finished_trials(self.study_)
+        if space.is_grid:
+            trials.sort(key=lambda trial: space.place(trial.params))
         if not any(trial.state == TrialState.COMPLETE for trial in trials):
             raise ValueError(why_no_result(trials, self.timeout))
         errors = [error for error in map(error_of, trials) if error]

@@ -75,7 +75,7 @@ class _Hasher:
         if type(value) in _PLAIN:
             self._plain(value)
         elif id(value) in self.path:
-            self._plain(f"itself, {len(self.path) - self.path.index(id(value))} levels up")
+            self._tag("itself", len(self.path) - self.path.index(id(value)))
         else:
             self.path.append(id(value))
             self._nested(value)
@@ -83,6 +83,10 @@ class _Hasher:
 
     def _plain(self, value: Any) -> None:
         self.found.update(marshal.dumps(value, 2))
+
+    def _tag(self, *parts: Any) -> None:
+        """Write what follows; as a tuple, which no plain value is."""
+        self.found.update(marshal.dumps(parts, 2))
 
     def _nested(self, value: Any) -> None:
         if isinstance(value, np.generic):
@@ -93,7 +97,7 @@ class _Hasher:
         elif sparse.issparse(value):
             self._sparse(value)
         elif isinstance(value, torch.Tensor):
-            self._plain(f"tensor {value.dtype} {tuple(value.shape)}")
+            self._tag("tensor", str(value.dtype), *value.shape)
             dense = value.detach().to_dense().cpu().contiguous()
             self._array(dense.reshape(-1).view(torch.uint8).numpy())
         elif hasattr(value, "iter_columns") or hasattr(value, "iloc"):
@@ -110,7 +114,7 @@ class _Hasher:
             for _, key in pairs:
                 self.add(value[key])
         elif isinstance(value, (type, types.ModuleType)):
-            self._plain(name_of(value) if isinstance(value, type) else value.__name__)
+            self._tag(name_of(value) if isinstance(value, type) else value.__name__)
         elif isinstance(value, _FUNCTIONS):
             self._function(value)
         elif isinstance(value, types.MethodType):
@@ -126,7 +130,7 @@ class _Hasher:
 
     def _items(self, kind: str, items: Collection[Any]) -> None:
         """Add items in their order; plain ones many at once."""
-        self._plain(f"{kind} {len(items)}")
+        self._tag(kind, len(items))
         if set(map(type, items)) <= _PLAIN:
             items = list(items)
             for start in range(0, len(items), _BLOCK):
@@ -136,7 +140,7 @@ class _Hasher:
                 self.add(item)
 
     def _array(self, values: np.ndarray) -> None:
-        self._plain(f"array {values.dtype.str} {values.dtype} {values.shape}")
+        self._tag("array", values.dtype.str, str(values.dtype), *values.shape)
         if isinstance(values, np.ma.MaskedArray):
             self._array(np.ma.getmaskarray(values))
             values = values.data
@@ -150,7 +154,7 @@ class _Hasher:
         # The same entries may be stored in several formats and orders.
         rows = sparse.csr_array(values, copy=True)
         rows.sum_duplicates()
-        self._plain(f"sparse {rows.shape}")
+        self._tag("sparse", *rows.shape)
         self._array(rows.data)
         for index in (rows.indices, rows.indptr):
             self._array(index.astype(np.int64))
@@ -164,7 +168,7 @@ class _Hasher:
 
     def _column(self, column: Any) -> None:
         dtype = column.dtype
-        self._plain(f"column {dtype} {len(column)}")
+        self._tag("column", str(dtype), len(column))
         kind = getattr(getattr(dtype, "numpy_dtype", dtype), "kind", "")
         if isinstance(dtype, np.dtype):
             self._array(column.to_numpy())
@@ -175,7 +179,7 @@ class _Hasher:
                 self._items("objects", column.to_list())
         elif str(dtype) == "category":
             self._column(dtype.categories)
-            self._plain(bool(dtype.ordered))
+            self._tag(bool(dtype.ordered))
             self._array(np.asarray(getattr(column, "cat", column).codes))
         elif hasattr(getattr(column, "array", column), "asi8"):  # times with a zone, periods
             self._array(getattr(column, "array", column).asi8)
@@ -186,7 +190,7 @@ class _Hasher:
             self._items("objects", column.to_numpy(dtype=object).tolist())
 
     def _function(self, function: Any) -> None:
-        self._plain(name_of(function))
+        self._tag(name_of(function))
         code = getattr(function, "__code__", None)
         if code is None or _is_of_module(function):
             return
@@ -195,14 +199,14 @@ class _Hasher:
 
     def _object(self, value: Any) -> None:
         """Add an object by what pickle would store; by its type if it stores nothing."""
-        self._plain(name_of(type(value)))
+        self._tag(name_of(type(value)))
         try:
             reduce = copyreg.dispatch_table.get(type(value))
             stored = value.__reduce_ex__(4) if reduce is None else reduce(value)
         except Exception:  # a lock, a generator
             return
         if isinstance(stored, str):
-            self._plain(stored)
+            self._tag(stored)
             return
         make, arguments, *rest = stored
         self._items("object", [make, arguments, *map(_listed, rest)])
