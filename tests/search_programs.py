@@ -113,6 +113,7 @@ def action_search(action, folder, **params):
 def run_actions(action, folder, **params):
     """Search over actions; exit with 3 after an interrupt."""
     quick_heartbeats()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return action_search(action, folder, **params).fit(*load_iris(return_X_y=True))
     except KeyboardInterrupt:

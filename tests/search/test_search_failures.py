@@ -27,6 +27,14 @@ def _quick(monkeypatch):
     monkeypatch.setattr(storage_module, "GRACE", 2)
 
 
+@pytest.fixture
+def _interruptible():
+    """SIGINT raises KeyboardInterrupt, even if the tests run in the background of a shell."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def states(found):
     return found.cv_results_["state"].tolist()
 
@@ -89,6 +97,7 @@ def is_alive(process):
         return False
 
 
+@pytest.mark.usefixtures("_interruptible")
 def test_an_interrupt_keeps_finished_trials_without_a_storage(iris, tmp_path):
     found = action_search("interrupt", tmp_path)
     with pytest.raises(KeyboardInterrupt):
@@ -100,6 +109,7 @@ def test_an_interrupt_keeps_finished_trials_without_a_storage(iris, tmp_path):
     assert found.best_params_ == {"number": max(done)}
 
 
+@pytest.mark.usefixtures("_interruptible")
 def test_an_interrupt_before_the_first_trial_is_over_is_an_interrupt(iris, tmp_path):
     found = action_search("interrupt", tmp_path).set_params(space={"number": [3]})
     with pytest.raises(KeyboardInterrupt):
