@@ -263,13 +263,8 @@ class MixupESearchCV(BaseSearchCV):
         )
         self.n_splits_ = task.n_fits
         self.scorer_ = getattr(scorer, "_scorers", scorer)
-        try:
-            task = self._run(task, space, tasks)
-        except KeyboardInterrupt:
-            with suppress(AttributeError, ValueError):  # no complete trial
-                self._collect(space, metric)
-            raise
-        self._collect(space, metric)
+        task, trials = self._run(task, space, tasks, metric)
+        self._collect(trials, space, metric)
         if self.refit:
             self._refit(task, tasks)
         tasks.end()
@@ -314,8 +309,8 @@ class MixupESearchCV(BaseSearchCV):
             return self.refit
         return metric if isinstance(metric, str) else next(iter(self.scoring))
 
-    def _run(self, task: Task, space: Space, tasks: SearchTasks) -> Task:
-        """Run the study to its end; return the task with its seeds."""
+    def _run(self, task: Task, space: Space, tasks: SearchTasks, metric):
+        """Run the study to its end; return the task with its seeds, and the trials."""
         n_jobs = effective_n_jobs(self.n_jobs)
         with ExitStack() as stack:
             storage = self.storage
@@ -342,11 +337,15 @@ class MixupESearchCV(BaseSearchCV):
                 with tasks.trials(job.n_trials * task.n_fits) as fit_tasks:
                     task = replace(task, seeds=self.seeds_, fit_tasks=fit_tasks)
                     self.not_vectorized_because_ = run(replace(job, task=task), study)
-            finally:  # an interrupt keeps finished trials
-                self.study_ = in_memory(study) if is_temporary else study
+            except KeyboardInterrupt:  # which keeps finished trials
+                self.study_ = in_memory(study)
+                with suppress(ValueError):  # there is no complete one
+                    self._collect(_trials_of(study, space), space, metric)
+                raise
+            self.study_ = in_memory(study) if is_temporary else study
             if self.verbose > 0 and self.not_vectorized_because_:
                 print(f"Networks were fitted one by one: {self.not_vectorized_because_}.")
-            return task
+            return task, _trials_of(study, space)
 
     def _make_job(self, task: Task, space: Space, storage, n_jobs: int) -> Job:
         """Make the job that all workers share."""
@@ -377,11 +376,8 @@ class MixupESearchCV(BaseSearchCV):
             is_shown=self.verbose > 0,
         )
 
-    def _collect(self, space: Space, metric) -> None:
+    def _collect(self, trials, space: Space, metric) -> None:
         """Set ``cv_results_`` and the ``best_`` attributes."""
-        trials = finished_trials(self.study_)
-        if space.is_grid:
-            trials.sort(key=lambda trial: space.place(trial.params))
         if not any(trial.state == TrialState.COMPLETE for trial in trials):
             raise ValueError(why_no_result(trials, self.timeout))
         errors = [error for error in map(error_of, trials) if error]
@@ -449,6 +445,12 @@ class MixupESearchCV(BaseSearchCV):
         if isinstance(self.storage, RDBStorage):
             state["storage"] = self.storage.url
         return state
+
+
+def _trials_of(study, space: Space) -> list:
+    """The finished trials, those of a grid in its order."""
+    trials = finished_trials(study)
+    return sorted(trials, key=lambda trial: space.place(trial.params)) if space.is_grid else trials
 
 
 def _draw_seeds(core, is_searched: bool, n_repeats: int, random_state) -> list[int | None]:

@@ -469,6 +469,13 @@ def test_a_step_is_swapped_together_with_its_parameters(iris, tmp_path, space):
     np.testing.assert_array_equal(ours.predict(iris[0]), theirs.predict(iris[0]))
 
 
+class OnlyDraws:
+    """Has no quantiles."""
+
+    def rvs(self, random_state=None):
+        return 1.0
+
+
 def test_distributions_of_scipy_are_drawn_from(iris):
     space = {
         "C": stats.loguniform(0.01, 1.0),
@@ -487,7 +494,7 @@ def test_distributions_of_scipy_are_drawn_from(iris):
     drawn_by_quantile = drawn["intercept_scaling"]
     assert stats.kstest(drawn_by_quantile, space["intercept_scaling"].cdf).pvalue > 0.01
     with pytest.raises(ValueError, match=r"a distribution of Optuna or scipy.stats, such as"):
-        search(LogisticRegression(), {"C": np.random.RandomState(0)}, pruner="none").fit(*iris)
+        search(LogisticRegression(), {"C": OnlyDraws()}, pruner="none").fit(*iris)
 
 
 def test_a_list_of_grids_has_no_ranges(iris):
