@@ -26,8 +26,9 @@ from benchmarks._harness.environment import ROOT
 from benchmarks.reliability._workloads import WORKLOADS, work
 from benchmarks.reliability.faults import FAULTS, PAGE, RESULTS, Tally, Trial, as_markdown
 from mixupe_sklearn import MixupESearchCV
-from mixupe_sklearn._search import study as study_module
-from mixupe_sklearn._search.study import CLAIMED, LostTrials
+from mixupe_sklearn._search import storage as storage_module
+from mixupe_sklearn._search.heartbeats import LostTrials
+from mixupe_sklearn._search.study import CLAIMED
 from mixupe_sklearn._utils import atomic_files as _files
 from mixupe_sklearn._utils.atomic_files import replacing
 
@@ -226,13 +227,13 @@ def test_a_timeout_does_not_follow_the_wall_clock(iris, monkeypatch):
 
 @pytest.fixture
 def _quick(monkeypatch):
-    monkeypatch.setattr(study_module, "HEARTBEAT", 1)
-    monkeypatch.setattr(study_module, "GRACE", 1)
+    monkeypatch.setattr(storage_module, "HEARTBEAT", 1)
+    monkeypatch.setattr(storage_module, "GRACE", 1)
 
 
 @pytest.mark.usefixtures("_quick")
 def test_a_heartbeat_from_the_future_does_not_keep_a_dead_worker_alive(tmp_path):
-    with study_module.open_for_search(tmp_path / "search.db") as storage, study_module.quiet():
+    with storage_module.open_for_search(tmp_path / "search.db") as storage, storage_module.quiet():
         study = optuna.create_study(storage=storage)
         trial = study.ask()
         storage.record_heartbeat(trial._trial_id)
@@ -268,7 +269,7 @@ def test_a_storage_that_fails_during_a_search_is_an_error(iris, tmp_path, monkey
         connection.execute("PRAGMA max_page_count=1")  # what it has now: no room for any more
         return connection
 
-    with study_module.open_for_search(path):
+    with storage_module.open_for_search(path):
         pass  # the tables are made
     with monkeypatch.context() as patch:
         patch.setattr(sqlite3, "connect", full)
