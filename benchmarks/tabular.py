@@ -89,7 +89,7 @@ def tuning_plan_of(options: argparse.Namespace) -> TuningPlan:
     """Return what is tuned on each dataset."""
     baselines = ["hist-gradient-boosting"] if options.baselines is None else options.baselines
     return TuningPlan(
-        methods=own_methods_of(options) + check_tunable(baselines),
+        tuned=own_methods_of(options) + check_tunable(baselines),
         budget=budget_of(options),
         storage=storage_of(options),
         splits=options.splits,

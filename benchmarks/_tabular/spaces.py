@@ -27,6 +27,7 @@ class Tunable:
     fixed: dict[str, Any] = field(default_factory=dict)
     # The arguments of ``fit`` for held-out samples; none if the library holds out its own.
     held_out: tuple[str, ...] = ()
+    fit_params: dict[str, Any] = field(default_factory=dict)
 
 
 def _log(low: float, high: float) -> Float:
@@ -85,6 +86,7 @@ TUNABLE: dict[str, Tunable] = {
         },
         {"n_estimators": MOST_TREES, "early_stopping_rounds": PATIENCE},
         held_out=("eval_set",),
+        fit_params={"verbose": False},
     ),
     "catboost": Tunable(
         "TabArena",

@@ -98,9 +98,8 @@ class TunedBaseline(Baseline):
         train, stop = np.concatenate([train, stop[~is_known]]), stop[is_known]
         held_out = features.iloc[stop], y[stop]
         given: Any = held_out if len(tunable.held_out) == 2 else [[held_out]]
-        return model.fit(
-            features.iloc[train], y[train], **dict(zip(tunable.held_out, given, strict=True))
-        )
+        params = dict(zip(tunable.held_out, given, strict=True)) | tunable.fit_params
+        return model.fit(features.iloc[train], y[train], **params)
 
 
 @dataclass(frozen=True)
@@ -228,6 +227,8 @@ class Study:
             scoring={"validation": validation_score},
             refit=False,
             pruner="halving" if is_ours else "none",
+            # In a batch of trials, all would end after the time limit.
+            vectorize="auto" if left is None else False,
             storage=self.storage,
             study_name=self.name,
             random_state=self.split.seed,
@@ -295,8 +296,15 @@ def space_text(method: str) -> str:
         name = SPACE_OF[method]
         return as_json(name if name == "default" else {name: _paper_grid()})
     tunable = TUNABLE[method]
-    space = {name: repr(one) for name, one in tunable.space.items()}
-    return as_json({"searched": space, "fixed": tunable.fixed, "stops": STOPPING_FRACTION})
+    space = {name: _as_text(one) for name, one in tunable.space.items()}
+    stopping = {"held_out": STOPPING_FRACTION} if tunable.held_out else {}
+    return as_json({"searched": space, "fixed": tunable.fixed} | stopping)
+
+
+def _as_text(one: Any) -> str:
+    if hasattr(one, "choices"):
+        return " or ".join(map(str, one.choices))
+    return f"{one.low:g} to {one.high:g}" + (", log" if one.log else "")
 
 
 def _paper_grid() -> dict[str, list[float]]:
@@ -328,16 +336,21 @@ class TuningPlan(SingleFits):
 
     budget: Budget
     storage: str
-    methods: Sequence[str] = ()
+    tuned: Sequence[str]
     splits: str = "holdout"
     n_seeds: int = 1
     retry_failed: bool = False
     schema = TUNED
+
+    @property
+    def methods(self) -> Sequence[str]:  # type: ignore[override]
+        """The libraries whose versions rows record."""
+        return (*self.tuned, "optuna")
 
     def fits(self, table: Table) -> list[Study]:
         """Return all studies on a dataset."""
         return [
             Study(table, split, method, self.budget, self.storage, self.retry_failed)
             for split in splits_of(table, self.splits, self.n_seeds)
-            for method in self.methods
+            for method in self.tuned
         ]

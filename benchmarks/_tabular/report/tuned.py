@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import optuna
 import pandas as pd
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
@@ -17,7 +16,6 @@ from benchmarks._harness.report_tables import (
     number,
     plus_minus,
     seconds,
-    short,
     signed,
     span,
 )
@@ -212,7 +210,7 @@ def _pairs(found: Tuned) -> Section | None:
         best = json.loads(row.best)
         others = {name: value for name, value in best.items() if name not in ("alpha", "eta")}
         text = ", ".join(f"{name}={value:.2g}" for name, value in others.items())
-        pair = [short(best.get(name, np.nan)) for name in ("alpha", "eta")]
+        pair = [f"{best[name]:.3g}" if name in best else "" for name in ("alpha", "eta")]
         text = text or ("default settings" if not best else "")
         errors = [number(row.valid_error), number(row.test_error)]
         cells.append([row.set, label_of(row.method), str(int(row.split)), *pair, text, *errors])
