@@ -8,6 +8,7 @@ other libraries with the same budget. If a run ends early, the same command resu
 
 import argparse
 import pathlib
+import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -221,11 +222,16 @@ def of_protocol(rows: pd.DataFrame, options: argparse.Namespace) -> pd.DataFrame
     return rows[is_wanted].reset_index(drop=True)
 
 
+def _without_password(argument: str) -> str:
+    """Hide the password of a database: the command is part of the report."""
+    return re.sub(r"(://[^:/@]*:)[^@]*@", r"\1***@", argument)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     options = parser().parse_args(given)
-    command = shlex.join(["python", "-m", "benchmarks.tabular", *given])
+    command = shlex.join(["python", "-m", "benchmarks.tabular", *map(_without_password, given)])
 
     def work() -> int:
         check(options)

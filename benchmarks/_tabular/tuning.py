@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import optuna
+from optuna.trial import TrialState
 from sklearn.base import clone
 from sklearn.exceptions import FitFailedWarning
 
@@ -51,6 +52,7 @@ TUNED = Schema(COLUMNS, frozenset((*_TEXTS, "trials", "error", "versions", "comm
 # The search space of each of our two methods.
 SPACE_OF = {"mixupe-default": "default", "mixupe-paper": "paper"}
 MOST_TRIALS = 200  # within a time limit; TabArena tries as many
+FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 # A log loss is at most 16, so that it never outweighs one sample of fewer than 300,000.
 TIE = 1e-7
 
@@ -212,11 +214,11 @@ class Study:
         """Run or resume the study; return the search and its finished trials."""
         n_train, n_rows = len(self.split.train), len(self.data.y["search"])
         is_ours = self.method in OWN
+        if self.is_again:
+            self._forget_failures()
         left = self.budget.seconds
         if left is not None:
             left = max(left - busy_seconds(self._earlier_trials()), 1e-3)
-        if self.is_again:
-            self._forget_failures()
         search = MixupESearchCV(
             self.default() if is_ours else TunedBaseline(self.method, self.split.seed),
             SPACE_OF[self.method] if is_ours else TUNABLE[self.method].space,
@@ -257,16 +259,17 @@ class Study:
     def _forget_failures(self) -> None:
         """Delete the study if none of its trials is complete: it would fail in the same way."""
         trials = self._earlier_trials()
-        if trials and not any(one.state == optuna.trial.TrialState.COMPLETE for one in trials):
+        if trials and not any(one.state == TrialState.COMPLETE for one in trials):
             optuna.delete_study(study_name=self.name, storage=self.storage)
 
 
 def busy_seconds(trials: Iterable[Any]) -> float:
-    """Return the seconds in which at least one of the finished trials ran."""
+    """Return the seconds in which at least one trial ran that was completed or pruned."""
+    # A trial of a killed worker ends when another worker finds it, perhaps hours later.
     spans = sorted(
         (trial.datetime_start.timestamp(), trial.datetime_complete.timestamp())
         for trial in trials
-        if trial.datetime_start is not None and trial.datetime_complete is not None
+        if trial.state in FINISHED
     )
     total, end = 0.0, -math.inf
     for start, stop in spans:

@@ -215,15 +215,16 @@ def test_a_larger_budget_continues_the_study_and_a_time_limit_counts_earlier_sec
 
 def test_seconds_of_trials_that_ran_at_the_same_time_count_once():
     start = datetime(2026, 1, 1)
-    spans = [(0, 4), (1, 2), (3, 6), (10, 11)]
+    spans = [(0, 4, "COMPLETE"), (1, 2, "PRUNED"), (3, 6, "COMPLETE"), (10, 11, "COMPLETE")]
+    spans.append((5, 5000, "FAIL"))  # of a killed worker, found much later
     trials = [
         SimpleNamespace(
-            datetime_start=start + timedelta(seconds=a),
-            datetime_complete=start + timedelta(seconds=b),
+            state=optuna.trial.TrialState[state],
+            datetime_start=start + timedelta(seconds=low),
+            datetime_complete=start + timedelta(seconds=high),
         )
-        for a, b in spans
+        for low, high, state in spans
     ]
-    trials.append(SimpleNamespace(datetime_start=start, datetime_complete=None))  # killed
     assert busy_seconds(trials) == 7
     assert busy_seconds([]) == 0
 
@@ -260,6 +261,16 @@ def test_invalid_options_get_a_one_line_error(arguments, sentence, tmp_path, cap
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1
     assert sentence in lines[0]
+
+
+def test_the_password_of_a_database_is_not_recorded(tmp_path, capsys):
+    storage = "postgresql+psycopg://me:secret@127.0.0.1:1/studies"
+    options = ["--names", "iris", "--tune", "optuna", "--trials", "1", "--storage", storage]
+    assert tabular.main([*options, "--jobs", "1", "--quiet", "--output", str(tmp_path)]) == 1
+    texts = [path.read_text() for path in tmp_path.iterdir() if path.suffix != ".lock"]
+    assert len(texts) == 5  # rows, commands and three reports
+    assert "secret" not in "".join([*texts, *capsys.readouterr()])
+    assert "me:***@127.0.0.1" in (tmp_path / "commands.txt").read_text()
 
 
 def finished(storage):
