@@ -8,7 +8,6 @@ other libraries with the same budget. If a run ends early, the same command resu
 
 import argparse
 import pathlib
-import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -35,7 +34,13 @@ from benchmarks._tabular.options import (
 )
 from benchmarks._tabular.protocol import FITS, TRAINING, params_text
 from benchmarks._tabular.report import make_report
-from benchmarks._tabular.tuning import TUNED, TuningPlan, check_tunable
+from benchmarks._tabular.tuning import (
+    TUNED,
+    TuningPlan,
+    check_tunable,
+    create_storage,
+    without_password,
+)
 from mixupe_sklearn.datasets import EMBEDDED, load_embedded, read_csv
 
 PAGE = ROOT / "docs" / "benchmarks" / "tuned.md"
@@ -173,6 +178,8 @@ def run_all(
     plan: Plan = tuning_plan_of(options) if options.tune else plan_of(options)
     settings = {"n_jobs": options.jobs, "is_shown": not options.quiet, "dask": options.dask}
     with ResultsFile(path, TUNED if options.tune else FITS) as file:
+        if options.tune:
+            create_storage(storage_of(options))
         record_command(path.parent, command)
         try:
             not_run = run(items, plan, file, **settings)
@@ -222,16 +229,12 @@ def of_protocol(rows: pd.DataFrame, options: argparse.Namespace) -> pd.DataFrame
     return rows[is_wanted].reset_index(drop=True)
 
 
-def _without_password(argument: str) -> str:
-    """Hide the password of a database: the command is part of the report."""
-    return re.sub(r"(://[^:/@]*:)[^@]*@", r"\1***@", argument)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     options = parser().parse_args(given)
-    command = shlex.join(["python", "-m", "benchmarks.tabular", *map(_without_password, given)])
+    # The command is part of the report.
+    command = shlex.join(["python", "-m", "benchmarks.tabular", *map(without_password, given)])
 
     def work() -> int:
         check(options)

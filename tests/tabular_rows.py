@@ -63,7 +63,7 @@ def make_trials(rng, n_trials, names=("alpha", "eta", "lr")):
         params = {name: float(f"{10 ** rng.uniform(-2, 0.5):.6g}") for name in names}
         error = round(10 + 5 * np.log10(params[names[0]]) ** 2, 4)
         is_pruned = number % 4 == 3
-        scores = [None, None] if is_pruned else [error, 0.3]
+        scores = [None, None] if is_pruned else [float(error), 0.3]
         trials.append(["pruned" if is_pruned else "complete", *scores, 25, params])
     return trials
 
@@ -80,7 +80,7 @@ def make_tuned_rows(
                 names = ("alpha", "eta", "lr") if "mixupe" in method else ("learning_rate", "depth")
                 trials = make_trials(rng, n_trials, names)
                 best = min((one for one in trials if one[1] is not None), key=lambda one: one[1])
-                row = {name: rng.uniform(5, 15).round(4) for name in (*SCORES, *DEFAULTS)}
+                row = {name: round(rng.uniform(5, 15), 4) for name in (*SCORES, *DEFAULTS)}
                 kept = make_row(dataset, method, split=split)
                 row |= {name: kept[name] for name in TUNED_COLUMNS if name in kept} | row
                 row |= {"space": '"default"', "budget": f"{n_trials} trials"}

@@ -7,6 +7,8 @@ scored on the second. The best configuration, which may be the default one, is f
 import hashlib
 import json
 import math
+import re
+import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ import optuna
 from optuna.trial import TrialState
 from sklearn.base import clone
 from sklearn.exceptions import FitFailedWarning
+from sqlalchemy.exc import SQLAlchemyError
 
 from benchmarks._harness.results_file import Schema, as_json, rounded
 from benchmarks._harness.runner import Row
@@ -291,6 +294,27 @@ def _short_params(params: Mapping[str, Any]) -> dict[str, Any]:
         name.rpartition("__")[2]: rounded(value) if isinstance(value, float) else value
         for name, value in params.items()
     }
+
+
+def create_storage(url: str) -> None:
+    """Create the tables of a database before several processes open it at the same moment."""
+    for is_last in (False, True):
+        try:
+            optuna.storages.get_storage(url)
+            return
+        except (SQLAlchemyError, ImportError) as error:
+            if is_last:
+                reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+                raise ValueError(
+                    f"Got --storage {without_password(url)}, which cannot be reached: "
+                    f"{reason.rstrip('.')}."
+                ) from None
+            time.sleep(1.0)  # another machine creates the tables right now
+
+
+def without_password(text: str) -> str:
+    """Hide the password in the URL of a database."""
+    return re.sub(r"(://[^:/@]*:)[^@]*@", r"\1***@", text)
 
 
 def space_text(method: str) -> str:

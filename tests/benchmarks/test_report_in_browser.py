@@ -155,7 +155,7 @@ def test_the_tuned_tables_of_four_methods_fit_a_laptop(browser, page_file):
     visit = Visit(browser, page_file, "laptop", "light")
     try:
         names = visit.page.locator("section[aria-labelledby^=tuned] .scroll")
-        assert names.count() == 6
+        assert names.count() == 7
         for number in range(names.count()):
             assert names.nth(number).evaluate("box => box.scrollWidth <= box.clientWidth")
     finally:
