@@ -7,7 +7,7 @@ compared with the paper's table: errors within one of its deviations, wins and l
 import argparse
 import pathlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -87,60 +87,43 @@ def levels_table(readings: Mapping[int, pd.DataFrame]) -> str:
 def summary_table(readings: Mapping[int, pd.DataFrame]) -> str:
     """Distances, wins and losses, and tests: the paper's own means and each reading."""
     known = sorted(set().union(*(errors.index for errors in readings.values())), key=paper.place_of)
-    columns = {"paper": paper_errors(known)}
-    columns |= {f"{epochs} epochs": errors for epochs, errors in readings.items()}
-    lines = [["datasets", *(str(len(errors)) for errors in columns.values())]]
-
-    def line(
-        text: str, describe: Callable[[pd.DataFrame], str], *, with_paper: bool = True
-    ) -> None:
-        cells = [describe(errors) for errors in columns.values()]
-        lines.append([text, *(cells if with_paper else ["", *cells[1:]])])
-
-    for method in METHODS:
-        line(
-            f"{label_of(method)} within one deviation of the paper",
-            lambda errors, m=method: f"{(deviations_away(errors)[m].abs() <= 1).sum()}",  # type: ignore[misc]
-            with_paper=False,
-        )
-    for method in METHODS:
-        line(
-            f"{label_of(method)}, mean distance from the paper",
-            lambda errors, m=method: number(  # type: ignore[misc]
-                (errors - paper_errors(list(errors.index)))[m].abs().mean()
-            ),
-            with_paper=False,
-        )
-    for method, other in PAIRS:
-        line(
-            f"{label_of(method)} against {label_of(other)}: wins/ties/losses",
-            lambda errors, m=method, o=other: "/".join(map(str, win_tie_loss(errors, m, o))),  # type: ignore[misc]
-        )
-    line("average ranks of ERM, Mixup, MixupE", _ranks)
-    line("Friedman's test, p", lambda errors: _test(compare_ranks(errors)))
-    for method, other in PAIRS:
-        line(
-            f"{label_of(method)} against {label_of(other)}: Wilcoxon's test, p (Holm)",
-            lambda errors, m=method, o=other: _pair_test(errors, m, o),  # type: ignore[misc]
-        )
+    columns = {"paper": summary(paper_errors(known))}
+    # The paper is at no distance from itself.
+    columns["paper"] |= dict.fromkeys(
+        [name for name in columns["paper"] if "the paper" in name], ""
+    )
+    columns |= {f"{epochs} epochs": summary(errors) for epochs, errors in readings.items()}
+    lines = [[name, *(one[name] for one in columns.values())] for name in columns["paper"]]
     return plain_markdown(["", *columns], lines)
 
 
-def _ranks(errors: pd.DataFrame) -> str:
-    test = compare_ranks(errors)
-    return ", ".join(number(test.ranks[m]) for m in METHODS) if isinstance(test, RankTest) else ""
-
-
-def _test(test: RankTest | str) -> str:
-    return p_value(test.p_value) if isinstance(test, RankTest) else ""
-
-
-def _pair_test(errors: pd.DataFrame, method: str, other: str) -> str:
-    pairs = compare_pairs(errors)
-    if isinstance(pairs, str):
-        return ""
-    own = pairs[(pairs["method"] == method) & (pairs["other"] == other)]
-    return p_value(own["p_holm"].iloc[0])
+def summary(errors: pd.DataFrame) -> dict[str, str]:
+    """What a column of the summary shows, by the name of its line."""
+    names = {method: label_of(method) for method in METHODS}
+    away = deviations_away(errors).abs()
+    distances = (errors - paper_errors(list(errors.index))).abs().mean()
+    found = {"datasets": str(len(errors))}
+    for method, name in names.items():
+        found[f"{name} within one deviation of the paper"] = str((away[method] <= 1).sum())
+    for method, name in names.items():
+        found[f"{name}, mean distance from the paper"] = number(distances[method])
+    for method, other in PAIRS:
+        counts = win_tie_loss(errors, method, other)
+        line = f"{names[method]} against {names[other]}: wins/ties/losses"
+        found[line] = "/".join(map(str, counts))
+    test, pairs = compare_ranks(errors), compare_pairs(errors)
+    ranks = friedman = ""
+    if isinstance(test, RankTest):
+        ranks = ", ".join(number(test.ranks[m]) for m in METHODS)
+        friedman = p_value(test.p_value)
+    found |= {"average ranks of ERM, Mixup, MixupE": ranks, "Friedman's test, p": friedman}
+    for method, other in PAIRS:
+        line = f"{names[method]} against {names[other]}: Wilcoxon's test, p (Holm)"
+        found[line] = ""
+        if not isinstance(pairs, str):
+            own = pairs[(pairs["method"] == method) & (pairs["other"] == other)]
+            found[line] = p_value(own["p_holm"].iloc[0])
+    return found
 
 
 def describe(readings: Mapping[int, pd.DataFrame]) -> str:
