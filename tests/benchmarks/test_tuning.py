@@ -306,7 +306,7 @@ def test_three_kills_lose_and_repeat_no_trial_and_no_row(tmp_path, processes):
     storage = f"sqlite:///{tmp_path}/studies.db"
     seen, n_cut = {}, 0
     for _ in range(3):
-        process = processes.Process(target=programs.tune, args=(tmp_path, "--trials", "12"))
+        process = processes.Process(target=programs.tune, args=(tmp_path, "--trials", "8"))
         process.start()
         wait_until(partial(has_more_than, tmp_path / "studies.db", len(seen) + 1))
         n_cut += process.is_alive()  # a busy machine may notice late
@@ -316,7 +316,7 @@ def test_three_kills_lose_and_repeat_no_trial_and_no_row(tmp_path, processes):
         assert seen.items() <= kept.items()
         seen = kept
     assert n_cut, "all runs were over before they were killed"
-    process = processes.Process(target=programs.tune, args=(tmp_path, "--trials", "12"))
+    process = processes.Process(target=programs.tune, args=(tmp_path, "--trials", "8"))
     process.start()
     process.join(300)
     assert process.exitcode == 0
@@ -324,13 +324,13 @@ def test_three_kills_lose_and_repeat_no_trial_and_no_row(tmp_path, processes):
     lines = list(csv.DictReader((tmp_path / "tuned.csv").read_text().splitlines()))
     assert [line["method"] for line in lines] == ["mixupe-paper", HGB]
     rows = read_rows(tmp_path / "tuned.csv", TUNED)
-    assert [len(read_trials(text)) for text in rows["trials"]] == [12, 12]
-    assert rows[list(COUNTS)].sum(axis=1).tolist() == [12, 12]
-    assert len(finished(storage)) == 24
+    assert [len(read_trials(text)) for text in rows["trials"]] == [8, 8]
+    assert rows[list(COUNTS)].sum(axis=1).tolist() == [8, 8]
+    assert len(finished(storage)) == 16
     assert "Tuned by Optuna" in (tmp_path / "report.md").read_text()
     before = (tmp_path / "tuned.csv").read_bytes()
     report = (tmp_path / "report.md").read_bytes()
-    tabular.main(["--tune", "optuna", "--trials", "12", "--output", str(tmp_path), "--report-only"])
+    tabular.main(["--tune", "optuna", "--trials", "8", "--output", str(tmp_path), "--report-only"])
     assert (tmp_path / "tuned.csv").read_bytes() == before
     assert (tmp_path / "report.md").read_bytes() == report
 
@@ -349,7 +349,7 @@ def test_two_machines_share_the_studies_of_a_database(tmp_path, processes, postg
     """Two runs with folders of their own: together they run each trial once."""
     storage = postgresql.replace(":@", ":secret@")  # the server trusts without asking for it
     assert "secret" in storage
-    arguments = ("--trials", "10", "--baselines", HGB, "--storage", storage)
+    arguments = ("--trials", "6", "--baselines", HGB, "--storage", storage)
     folders = [tmp_path / "one", tmp_path / "other"]
     runs = [processes.Process(target=programs.tune, args=(f, *arguments)) for f in folders]
     for run in runs:
@@ -360,7 +360,7 @@ def test_two_machines_share_the_studies_of_a_database(tmp_path, processes, postg
     one, other = (read_rows(folder / "tuned.csv", TUNED) for folder in folders)
     same = ["method", "trials", "best", "valid_error", "test_error", *COUNTS]
     pd.testing.assert_frame_equal(one[same], other[same])
-    assert [len(read_trials(text)) for text in one["trials"]] == [10, 10]
+    assert [len(read_trials(text)) for text in one["trials"]] == [6, 6]
     assert not (folders[0] / "studies.db").exists()
     for path in (*folders[0].iterdir(), *folders[1].iterdir()):
         assert path.suffix == ".lock" or "secret" not in path.read_text()
