@@ -108,6 +108,25 @@ def run_search(folder: pathlib.Path, report: Report) -> None:
     MixupESearchCV(classifier, SPACE, **params).fit(*load_iris(return_X_y=True))
 
 
+def run_workers(folder: pathlib.Path, report: Report) -> None:
+    """Search with two worker processes; a thread reports the trials that are in the storage."""
+    study.HEARTBEAT, study.GRACE = 1, 2
+    reported: Units = []
+
+    def report_new() -> None:
+        for unit in complete_trials(folder):
+            if unit not in reported:
+                reported.append(unit)
+                report(*unit)
+
+    params: dict[str, Any] = {"cv": 2, "random_state": 0, "refit": False, "vectorize": False}
+    params |= {"storage": folder / "search.db", "n_jobs": 2}
+    classifier = MixupEClassifier(**SMALL | {"max_epochs": 3})
+    with study.repeat_while(0.05, report_new):
+        MixupESearchCV(classifier, SPACE, **params).fit(*load_iris(return_X_y=True))
+    report_new()
+
+
 def complete_trials(folder: pathlib.Path) -> Units:
     """Configurations with complete trials."""
     path = folder / "search.db"
@@ -205,6 +224,7 @@ class Workload(NamedTuple):
 WORKLOADS = {
     "fit with checkpoints": Workload(run_fit, finished_epochs, N_EPOCHS),
     "search": Workload(run_search, complete_trials, 30),
+    "search with two workers": Workload(run_workers, complete_trials, 30),
     "benchmark": Workload(run_benchmark, finished_fits, 34),
     "save": Workload(run_save, saved_versions, N_VERSIONS),
     "spectrogram cache": Workload(run_spectrograms, cached_spectrograms, N_SPECTROGRAMS),

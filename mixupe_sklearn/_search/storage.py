@@ -1,6 +1,7 @@
 """Where trials are stored: in memory, in a SQLite file or in a database."""
 
 import functools
+import os
 import pathlib
 import sqlite3
 import time
@@ -72,10 +73,13 @@ def open_storage(storage: Any) -> Any:
                 heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(MAX_RETRIES),
             )
             try:
-                return connect()
+                opened = connect()
             except sqlalchemy.exc.SQLAlchemyError:
                 time.sleep(1.0)  # two processes that create the tables at the same moment fail
-            return connect()
+                opened = connect()
+        if options:
+            _end_if_replaced(opened.engine, path)
+        return opened
     except (sqlalchemy.exc.SQLAlchemyError, RuntimeError) as error:
         reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
         raise ValueError(
@@ -98,6 +102,16 @@ def _open_sqlite(path: str) -> sqlite3.Connection:
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
     return connection
+
+
+def _end_if_replaced(engine: Any, path: pathlib.Path) -> None:
+    """Begin no transaction once another file has the name of the database: it would be lost."""
+    found = path.stat()
+
+    @sqlalchemy.event.listens_for(engine, "begin")
+    def check(_: Any) -> None:
+        if not path.exists() or not os.path.samestat(found, path.stat()):
+            raise sqlalchemy.exc.InvalidRequestError("another file has taken its place")
 
 
 def _check_sqlite(path: pathlib.Path) -> None:
