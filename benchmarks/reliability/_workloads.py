@@ -25,7 +25,7 @@ from benchmarks._tabular.fits import TabularPlan
 from benchmarks._tabular.protocol import FITS
 from mixupe_sklearn import MixupEClassifier, MixupESearchCV, make_mixupe_pipeline, preset
 from mixupe_sklearn._audio.spectrogram import Spectrogram
-from mixupe_sklearn._search import storage, worker
+from mixupe_sklearn._search import heartbeats, storage, worker
 from mixupe_sklearn.datasets import load_embedded
 from mixupe_sklearn.datasets import openml as tasks
 from mixupe_sklearn.persistence import load, save
@@ -110,7 +110,7 @@ def run_search(folder: pathlib.Path, report: Report) -> None:
 
 def run_workers(folder: pathlib.Path, report: Report) -> None:
     """Search with two worker processes; a thread reports the trials that are in the storage."""
-    study.HEARTBEAT, study.GRACE = 1, 2
+    storage.HEARTBEAT, storage.GRACE = 1, 2
     reported: Units = []
 
     def report_new() -> None:
@@ -122,7 +122,7 @@ def run_workers(folder: pathlib.Path, report: Report) -> None:
     params: dict[str, Any] = {"cv": 2, "random_state": 0, "refit": False, "vectorize": False}
     params |= {"storage": folder / "search.db", "n_jobs": 2}
     classifier = MixupEClassifier(**SMALL | {"max_epochs": 3})
-    with study.repeat_while(0.05, report_new):
+    with heartbeats.repeat_while(0.05, report_new):
         MixupESearchCV(classifier, SPACE, **params).fit(*load_iris(return_X_y=True))
     report_new()
 

@@ -282,7 +282,7 @@ def test_a_storage_that_fails_during_a_search_is_an_error(iris, tmp_path, monkey
 def test_a_damaged_page_of_a_database_is_noticed(tmp_path):
     """And so is a file that ends in the middle of a page."""
     path = tmp_path / "search.db"
-    with study_module.open_for_search(path) as storage, study_module.quiet():
+    with storage_module.open_for_search(path) as storage, storage_module.quiet():
         optuna.create_study(storage=storage)
     content, rng = path.read_bytes(), np.random.default_rng(0)
     n_pages = len(content) // 4096
@@ -291,12 +291,12 @@ def test_a_damaged_page_of_a_database_is_noticed(tmp_path):
         start = 4096 * page
         path.write_bytes(content[:start] + rng.bytes(4096) + content[start + 4096 :])
         with pytest.raises(ValueError, match="search.db', which is not a complete SQLite database"):
-            study_module.open_storage(path)
+            storage_module.open_storage(path)
     path.write_bytes(content[: -2 * 4096 - 10])
     with pytest.raises(ValueError, match="search.db', which is not a complete SQLite database"):
-        study_module.open_storage(path)
+        storage_module.open_storage(path)
     path.write_bytes(content)
-    with study_module.open_for_search(path) as storage:
+    with storage_module.open_for_search(path) as storage:
         assert len(optuna.get_all_study_names(storage)) == 1
 
 
@@ -304,12 +304,12 @@ def test_a_damaged_page_of_a_database_is_noticed(tmp_path):
 def test_a_search_ends_if_its_database_is_replaced_or_deleted(tmp_path, is_replaced):
     """It would go on in the old file, which has no name any more."""
     path, copy = tmp_path / "search.db", tmp_path / "copy.db"
-    with study_module.open_for_search(path) as storage, study_module.quiet():
+    with storage_module.open_for_search(path) as storage, storage_module.quiet():
         optuna.create_study(storage=storage)
     shutil.copy(path, copy)
 
     def search():
-        with study_module.open_for_search(path) as storage, study_module.quiet():
+        with storage_module.open_for_search(path) as storage, storage_module.quiet():
             study = optuna.create_study(storage=storage)
             study.tell(study.ask(), 1.0)
             copy.replace(path) if is_replaced else path.unlink()
@@ -320,7 +320,7 @@ def test_a_search_ends_if_its_database_is_replaced_or_deleted(tmp_path, is_repla
 
 
 def test_the_page_names_the_grace_period():
-    assert f"{study_module.GRACE} seconds after its last heartbeat" in PAGE.read_text()
+    assert f"{storage_module.GRACE} seconds after its last heartbeat" in PAGE.read_text()
 
 
 def test_what_is_doubled_or_lost_is_counted(tmp_path):
