@@ -47,12 +47,13 @@ def make_report(
     sentences: list[str] = []
     sections: list[Section] = []
     terminal: list[str] = []
-    if len(rows):
+    has_studies = tuned is not None and len(tuned) > 0
+    if len(rows) or not has_studies:
         found = find(rows, command, not_run)
         sections += make_sections(found)
         sentences += lead(found)
         terminal.append(to_terminal(main_table(found), lead(found)))
-    if tuned is not None and len(tuned):
+    if tuned is not None and has_studies:
         studies = find_tuned(tuned, command)
         sections += tuned_sections(studies)
         sentences += lead_tuned(studies)
