@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := -m pip install -qq -c constraints.txt
 
-.PHONY: test check benchmark docs clean format skorch-tests
+.PHONY: test check benchmark docs clean format skorch-tests sklearn-tests
 
 # Without the site, which `make docs` builds and tests. Two threads a process wait for each other.
 test: .venv/dev
@@ -20,6 +20,10 @@ check: .venv/dev .venv-wheel/checked
 # skorch's own tests, with our nets in the place of skorch's.
 skorch-tests: .venv/dev
 	OMP_NUM_THREADS=1 $(BIN)/python .ci/skorch_tests.py -q -n 2
+
+# scikit-learn's own tests of its searches, with MixupESearchCV in their place.
+sklearn-tests: .venv/dev
+	OMP_NUM_THREADS=1 $(BIN)/python .ci/sklearn_tests.py -q -n 2
 
 format: .venv/dev
 	$(BIN)/ruff check --fix .

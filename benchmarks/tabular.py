@@ -2,7 +2,8 @@
 
 The datasets are those of scikit-learn (default), OpenML tasks (``--source openml``: the paper's
 fifteen) or your own (``--csv FILE --target COLUMN``). Each fit is a row of ``rows.csv``, from which
-the report is made. If a run ends early, the same command resumes it.
+the report is made. With ``--tune optuna`` each study is a row of ``tuned.csv``: our search against
+other libraries with the same budget. If a run ends early, the same command resumes it.
 """
 
 import argparse
@@ -15,16 +16,34 @@ from functools import partial
 import pandas as pd
 
 from benchmarks._harness.cli import INTERRUPTED, run_command
+from benchmarks._harness.docs_tables import write_block
+from benchmarks._harness.environment import ROOT
 from benchmarks._harness.report_tables import printable
 from benchmarks._harness.results_file import ResultsFile, read_rows, write_text
-from benchmarks._harness.runner import Item, LostWorkersError, run
+from benchmarks._harness.runner import Item, LostWorkersError, Plan, run
 from benchmarks._tabular.baselines import check_baselines
 from benchmarks._tabular.fits import TabularPlan
 from benchmarks._tabular.methods import OWN
-from benchmarks._tabular.options import check, folder_of, parser
+from benchmarks._tabular.options import (
+    budget_of,
+    check,
+    folder_of,
+    own_methods_of,
+    parser,
+    storage_of,
+)
 from benchmarks._tabular.protocol import FITS, TRAINING, params_text
 from benchmarks._tabular.report import make_report
+from benchmarks._tabular.tuning import (
+    TUNED,
+    TuningPlan,
+    check_tunable,
+    create_storage,
+    without_password,
+)
 from mixupe_sklearn.datasets import EMBEDDED, load_embedded, read_csv
+
+PAGE = ROOT / "docs" / "benchmarks" / "tuned.md"
 
 
 def items_of(options: argparse.Namespace) -> list[Item]:
@@ -68,45 +87,102 @@ def plan_of(options: argparse.Namespace) -> TabularPlan:
         raise ValueError("Got --methods without names, but expected some, or --baselines.")
     training = TRAINING | {"max_epochs": options.epochs}
     return TabularPlan(
-        methods, options.grid, options.splits, options.seeds, training, options.retry_failed
+        methods, options.grid, options.splits, options.seeds or 5, training, options.retry_failed
+    )
+
+
+def tuning_plan_of(options: argparse.Namespace) -> TuningPlan:
+    """Return what is tuned on each dataset."""
+    baselines = ["hist-gradient-boosting"] if options.baselines is None else options.baselines
+    return TuningPlan(
+        tuned=own_methods_of(options) + check_tunable(baselines),
+        budget=budget_of(options),
+        storage=storage_of(options),
+        splits=options.splits,
+        n_seeds=options.seeds or 1,
+        retry_failed=options.retry_failed,
     )
 
 
 def run_and_report(options: argparse.Namespace, command: str) -> int:
-    """Run all open fits, report on all rows, and return the exit status."""
+    """Run all open fits or studies, report on all rows, and return the exit status."""
     folder = folder_of(options)
-    path = folder / "rows.csv"
+    path = folder / ("tuned.csv" if options.tune else "rows.csv")
     if options.report_only and not path.exists():
         raise ValueError(f"Got --report-only, but found no {path}: run without it first.")
     nothing: tuple[int, dict[str, str], list[str]] = (0, {}, [])
     status, not_run, messages = nothing if options.report_only else run_all(options, path, command)
-    rows = of_protocol(read_rows(path, FITS), options) if path.exists() else pd.DataFrame()
-    if rows.empty:
+    rows, studies = read_fits(options, folder), read_studies(options, folder)
+    ours = studies if options.tune else rows
+    if ours.empty:
         messages.insert(0, "There are no rows to report on.")
         status = status or 1
     else:
         commands = read_commands(folder) or command
-        report = make_report(rows, folder, command=commands, not_run=not_run)
+        report = make_report(rows, folder, tuned=studies, command=commands, not_run=not_run)
         print(f"\n{report.terminal}\n\nRows:   {path}\nReport: {report.html}")
-        failed = rows[rows["error"] != ""]
+        if options.docs:
+            write_block(PAGE, "tuned", docs_tables(report.markdown))
+        failed = ours[ours["error"] != ""]
         if len(failed):
             example = printable(failed["error"].iloc[0])
-            print(f"{len(failed)} of {len(rows)} fits failed, such as: {example}")
-        status = status or int(len(failed) == len(rows))
+            what = "studies" if options.tune else "fits"
+            print(f"{len(failed)} of {len(ours)} {what} failed, such as: {example}")
+        status = status or int(len(failed) == len(ours))
     for line in messages:
         print(printable(line), file=sys.stderr)
     return status
+
+
+def read_fits(options: argparse.Namespace, folder: pathlib.Path) -> pd.DataFrame:
+    """Return the rows of fits by the requested protocol; none if there is no file."""
+    path = folder / "rows.csv"
+    if not path.exists():
+        return pd.DataFrame()
+    rows = read_rows(path, FITS)
+    return of_protocol(rows, options) if len(rows) else rows
+
+
+def read_studies(options: argparse.Namespace, folder: pathlib.Path) -> pd.DataFrame:
+    """Return the newest row of each study with the requested budget, or with the last one."""
+    path = folder / "tuned.csv"
+    rows = read_rows(path, TUNED) if path.exists() else pd.DataFrame()
+    if rows.empty:
+        return rows
+    budget = str(budget_of(options)) if options.tune else rows["budget"].iloc[-1]
+    names = ["dataset", "splits", "split", "method"]
+    found = rows[rows["budget"] == budget].drop_duplicates(names, keep="last", ignore_index=True)
+    if len(found) < len(rows):
+        n_others = len(rows) - len(found)
+        print(
+            f"Note: {n_others} rows of studies with other budgets, spaces or contents of a "
+            f"dataset are not part of this report.",
+            file=sys.stderr,
+        )
+    return found
+
+
+def docs_tables(report: pathlib.Path) -> str:
+    """Return what the page shows of a report: tuned errors, gains, ranks and importances."""
+    text = report.read_text()
+    titles = ("Tuned by Optuna", "Ranks of the tuned methods", "What mattered")
+    parts = [text.split(f"## {title}\n\n")[1] for title in titles if f"## {title}\n\n" in text]
+    return "\n\n".join(part.split("\n## ")[0].strip() for part in parts)
 
 
 def run_all(
     options: argparse.Namespace, path: pathlib.Path, command: str
 ) -> tuple[int, dict[str, str], list[str]]:
     """Run all open fits; return the status, the datasets that were not run, and messages."""
-    items, plan = items_of(options), plan_of(options)
-    with ResultsFile(path, FITS) as file:
+    items = items_of(options)
+    plan: Plan = tuning_plan_of(options) if options.tune else plan_of(options)
+    settings = {"n_jobs": options.jobs, "is_shown": not options.quiet, "dask": options.dask}
+    with ResultsFile(path, TUNED if options.tune else FITS) as file:
+        if options.tune:
+            create_storage(storage_of(options))
         record_command(path.parent, command)
         try:
-            not_run = run(items, plan, file, n_jobs=options.jobs, is_shown=not options.quiet)
+            not_run = run(items, plan, file, **settings)
         except KeyboardInterrupt:
             return 130, {}, [INTERRUPTED]
         except LostWorkersError as error:
@@ -157,7 +233,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     options = parser().parse_args(given)
-    command = shlex.join(["python", "-m", "benchmarks.tabular", *given])
+    # The command is part of the report.
+    command = shlex.join(["python", "-m", "benchmarks.tabular", *map(without_password, given)])
 
     def work() -> int:
         check(options)

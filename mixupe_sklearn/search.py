@@ -1,12 +1,14 @@
 """MixupESearchCV: hyper-parameter search with Optuna behind scikit-learn's interface."""
 
 import math
+import os
 import pathlib
 import tempfile
 import time
 import uuid
 import warnings
-from contextlib import ExitStack
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from numbers import Real
 
@@ -21,26 +23,29 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import check_random_state, indexable
 from sklearn.utils.validation import _check_method_params
 
-from mixupe_sklearn._estimators.fit_monitor import FitTasks, with_callbacks
+from mixupe_sklearn._estimators.fit_monitor import with_callbacks
+from mixupe_sklearn._search.identity import IDENTITY, identity_of, open_study
 from mixupe_sklearn._search.plots import plot_search
 from mixupe_sklearn._search.results import (
     error_of,
     extra_columns,
     finished_trials,
+    fit_errors_of,
     fits_of,
     in_memory,
     metrics_of,
     why_no_result,
 )
 from mixupe_sklearn._search.samplers import make_pruner, make_sampler
-from mixupe_sklearn._search.space import METHOD_PARAMETERS, PAPER_GRID, Space, resolve_space
-from mixupe_sklearn._search.study import (
-    IDENTITY,
-    TRANSIENT_ERRORS,
-    fingerprint,
-    open_for_search,
-    open_study,
+from mixupe_sklearn._search.search_tasks import SearchTasks
+from mixupe_sklearn._search.space import (
+    METHOD_PARAMETERS,
+    PAPER_GRID,
+    Space,
+    check_names,
+    resolve_space,
 )
+from mixupe_sklearn._search.storage import TRANSIENT_ERRORS, open_for_search
 from mixupe_sklearn._search.trial import Task, final_estimator
 from mixupe_sklearn._search.worker import Job, run
 from mixupe_sklearn._utils.parameter_rules import Kind, Number, Rule, check_rules
@@ -55,6 +60,7 @@ RULES: dict[str, Rule] = {
     "timeout": Number("a number of seconds > 0 or None", open_low=True, or_none=True),
     "n_repeats": Number("an integer >= 1", low=1, integer=True),
     "study_name": Kind("a name", (str,)),
+    "trial_params": Kind("a dict of parameters or None", (Mapping,), or_none=True),
     "verbose": Kind("an integer", (int, np.integer)),
 }
 
@@ -72,11 +78,12 @@ class MixupESearchCV(BaseSearchCV):
     estimator : estimator
         A classifier or regressor of this package, or a pipeline that ends in one. Any other
         estimator works too, without pruning by epoch.
-    space : {"paper", "default"} or dict, default="default"
+    space : {"paper", "default"}, dict or list of dict, default="default"
         The search space. ``"paper"`` is the paper's grid of nine values of ``alpha`` and five of
         ``eta``, as far as the estimator's ``method`` uses them. ``"default"`` has log-uniform
         ranges of ``alpha``, ``eta``, ``lr`` and ``weight_decay``. A dict maps full parameter names
-        (``"classifier__alpha"`` in a pipeline) to lists of values or Optuna distributions.
+        (``"classifier__alpha"`` in a pipeline) to lists of values, or distributions of Optuna or
+        ``scipy.stats``. A list of dicts of lists is a list of grids, as in ``GridSearchCV``.
     n_trials : int or None, default=None
         Number of configurations in the study, including those of earlier calls. None means the
         full grid, or 50 (or as many as ``timeout`` allows).
@@ -110,13 +117,19 @@ class MixupESearchCV(BaseSearchCV):
         Whether networks of equal shape train as one batched model. ``"auto"`` does so where the
         estimator and the data allow, and otherwise fits one by one; ``not_vectorized_because_``
         has the reason. True raises an error instead.
+    trial_params : dict or None, default=None
+        Parameters of the estimator in trials only. ``{"n_members": 1}`` searches with one network,
+        and the refit trains the whole ensemble.
     random_state : int, RandomState instance or None, default=None
         Seed of the sampler, and of the estimators' own seeds if those are None or ``n_repeats``
         is above one.
     verbose : int, default=0
         1 shows a progress bar with the best score and the remaining time.
     error_score : "raise" or float, default=nan
-        Score of a failed fit. NaN fails its trial; ``"raise"`` ends the search.
+        Score of a failed fit. NaN fails its trial; ``"raise"`` ends the search. With ``n_jobs``
+        above one, a trial that kills its worker twice has failed, too.
+    return_train_score : bool, default=False
+        Whether ``cv_results_`` has the scores on the training part of each fold, too.
 
     Attributes
     ----------
@@ -148,7 +161,8 @@ class MixupESearchCV(BaseSearchCV):
     Notes
     -----
     Steps of a pipeline before the network are fitted on the training part of each fold only. A
-    study belongs to one search: one space, one estimator, one dataset with its folds.
+    study belongs to one search: one space, one estimator, one dataset with its weights and folds.
+    All are compared by content, and a different search on the study is refused.
 
     Examples
     --------
@@ -161,9 +175,6 @@ class MixupESearchCV(BaseSearchCV):
     >>> len(search.cv_results_["params"]), bool(search.best_score_ > 0.8)
     (4, True)
     """
-
-    # BaseSearchCV reads it; GridSearchCV has it as a parameter.
-    return_train_score = False
 
     def __init__(
         self,
@@ -182,9 +193,11 @@ class MixupESearchCV(BaseSearchCV):
         study_name="mixupe-search",
         n_jobs=None,
         vectorize="auto",
+        trial_params=None,
         random_state=None,
         verbose=0,
         error_score=np.nan,
+        return_train_score=False,
     ):
         self.estimator = estimator
         self.space = space
@@ -200,9 +213,11 @@ class MixupESearchCV(BaseSearchCV):
         self.study_name = study_name
         self.n_jobs = n_jobs
         self.vectorize = vectorize
+        self.trial_params = trial_params
         self.random_state = random_state
         self.verbose = verbose
         self.error_score = error_score
+        self.return_train_score = return_train_score
 
     @with_callbacks
     def fit(self, X, y=None, **params):
@@ -228,17 +243,15 @@ class MixupESearchCV(BaseSearchCV):
         X, y = indexable(X, y)
         params = _check_method_params(X, params=params)
         routed = self._get_routed_params_for_fit(params)
-        tasks = FitTasks(self, X, y, params.get("sample_weight"), 0)
+        tasks = SearchTasks(self, X, y, params)
         prefix, core = final_estimator(self.estimator)
         space = resolve_space(self.space, self.estimator, prefix, core)
-        cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
-        folds = list(cv.split(X, y, **routed.splitter.split))
-        is_searched = f"{prefix}random_state" in space.distributions
+        is_searched = f"{prefix}random_state" in space.names
         task = Task(
-            estimator=clone(self.estimator),
+            estimator=self._trial_estimator(),
             X=X,
             y=y,
-            folds=folds,
+            folds=self._split(X, y, routed.splitter.split),
             scorer=scorer,
             is_own_scorer=callable(self.scoring) and not hasattr(self.scoring, "_score_func"),
             metric=self._search_metric(metric),
@@ -246,18 +259,19 @@ class MixupESearchCV(BaseSearchCV):
             score_params=routed.scorer.score,
             seeds=_draw_seeds(core, is_searched, self.n_repeats, self.random_state),
             error_score=self.error_score,
+            return_train_score=bool(self.return_train_score),
         )
-        task, trials = self._run(task, space)
         self.n_splits_ = task.n_fits
-        self._collect(trials, space, metric)
         self.scorer_ = getattr(scorer, "_scorers", scorer)
+        task, trials = self._run(task, space, tasks, metric)
+        self._collect(trials, space, metric)
         if self.refit:
-            self._refit(task)
+            self._refit(task, tasks)
         tasks.end()
         return self
 
     def _check_parameters(self) -> None:
-        check_rules(vars(self), RULES)
+        check_rules({name: getattr(self, name) for name in RULES}, RULES)
         if self.vectorize not in ("auto", True, False):
             raise ValueError(f"Got vectorize={self.vectorize!r}, but expected 'auto' or a boolean.")
         if self.error_score != "raise" and not isinstance(self.error_score, Real):
@@ -265,13 +279,37 @@ class MixupESearchCV(BaseSearchCV):
                 f"Got error_score={self.error_score!r}, but expected 'raise' or a number."
             )
 
+    def _trial_estimator(self):
+        """The estimator of the trials, whose parameters may differ from those of the refit."""
+        if not self.trial_params:
+            return clone(self.estimator)
+        check_names(self.trial_params, self.estimator.get_params(deep=True), "trial_params")
+        return clone(self.estimator).set_params(**clone(dict(self.trial_params), safe=False))
+
+    def _split(self, X, y, split_params) -> list:
+        """The folds; as in GridSearchCV, a splitter must give as many as it announces."""
+        cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
+        n_splits = cv.get_n_splits(X, y, **split_params)
+        folds = list(cv.split(X, y, **split_params))
+        if len(folds) != n_splits:
+            raise ValueError(
+                f"cv.split and cv.get_n_splits return inconsistent results. Expected {n_splits} "
+                f"splits, got {len(folds)}"
+            )
+        if not folds:
+            raise ValueError(
+                "Got cv without folds, but expected at least one. No fits were performed. Was the "
+                "CV iterator empty? A generator is used up by its first search: pass a list."
+            )
+        return folds
+
     def _search_metric(self, metric) -> str:
         """Of several metrics the one that ``refit`` names, or the first."""
         if callable(self.scoring) and isinstance(self.refit, str):
             return self.refit
         return metric if isinstance(metric, str) else next(iter(self.scoring))
 
-    def _run(self, task: Task, space: Space):
+    def _run(self, task: Task, space: Space, tasks: SearchTasks, metric):
         """Run the study to its end; return the task with its seeds, and the trials."""
         n_jobs = effective_n_jobs(self.n_jobs)
         with ExitStack() as stack:
@@ -289,25 +327,25 @@ class MixupESearchCV(BaseSearchCV):
             job = self._make_job(task, space, storage, n_jobs)
             identity = {"seeds": list(task.seeds)}
             if self.storage is not None:
-                identity = fingerprint(task, space, self.scoring, self.random_state)
+                prefix = final_estimator(task.estimator)[0]
+                identity = identity_of(task, space, self.scoring, self.random_state, prefix)
             study = open_study(
                 storage, self.study_name, identity, sampler=job.sampler, pruner=job.pruner
             )
             self.seeds_ = study.user_attrs[IDENTITY]["seeds"]
-            task = replace(task, seeds=self.seeds_)
-            self.not_vectorized_because_ = run(
-                replace(job, task=task),
-                study,
-                is_shown=self.verbose > 0,
-                is_resumable=self.storage is not None,
-            )
+            try:
+                with tasks.trials(job.n_trials * task.n_fits) as fit_tasks:
+                    task = replace(task, seeds=self.seeds_, fit_tasks=fit_tasks)
+                    self.not_vectorized_because_ = run(replace(job, task=task), study)
+            except KeyboardInterrupt:  # which keeps finished trials
+                self.study_ = in_memory(study)
+                with suppress(ValueError):  # there is no complete one
+                    self._collect(_trials_of(study, space), space, metric)
+                raise
+            self.study_ = in_memory(study) if is_temporary else study
             if self.verbose > 0 and self.not_vectorized_because_:
                 print(f"Networks were fitted one by one: {self.not_vectorized_because_}.")
-            self.study_ = in_memory(study) if is_temporary else study
-            trials = finished_trials(study)
-            if space.is_grid:
-                trials.sort(key=lambda trial: space.place(trial.params))
-            return task, trials
+            return task, _trials_of(study, space)
 
     def _make_job(self, task: Task, space: Space, storage, n_jobs: int) -> Job:
         """Make the job that all workers share."""
@@ -334,6 +372,8 @@ class MixupESearchCV(BaseSearchCV):
             vectorize=self.vectorize,
             n_epochs=n_epochs,
             token=uuid.uuid4().hex,
+            parent=os.getpid(),
+            is_shown=self.verbose > 0,
         )
 
     def _collect(self, trials, space: Space, metric) -> None:
@@ -348,15 +388,23 @@ class MixupESearchCV(BaseSearchCV):
                 FitFailedWarning,
             )
         names = metrics_of([t for t in trials if t.state == TrialState.COMPLETE])
-        if not names:
-            raise ValueError(f"All fits of all {len(trials)} trials failed.")
+        fit_errors = [error for trial in trials for error in fit_errors_of(trial)]
+        if len(fit_errors) == len(trials) * self.n_splits_:
+            raise ValueError(f"All fits of all {len(trials)} trials failed.\n\n{fit_errors[0]}")
+        if fit_errors:
+            warn_user(
+                f"{len(fit_errors)} fits failed out of a total of {len(trials) * self.n_splits_}, "
+                f"and got error_score={self.error_score}, the first with: "
+                f"{fit_errors[0].strip().splitlines()[-1]}",
+                FitFailedWarning,
+            )
         self.multimetric_ = names != ["score"]
         if self.multimetric_ and callable(self.scoring):
             self._check_refit_for_multimetric(names)
             metric = self.refit
         with warnings.catch_warnings():
             # Pruned trials have NaN scores.
-            warnings.filterwarnings("ignore", message="One or more of the test scores")
+            warnings.filterwarnings("ignore", message="One or more of the (test|train) scores")
             results = self._format_results(
                 [space.decode(trial.params) for trial in trials],
                 self.n_splits_,
@@ -374,12 +422,14 @@ class MixupESearchCV(BaseSearchCV):
             if not callable(self.refit):
                 self.best_score_ = results[f"mean_test_{metric}"][self.best_index_]
 
-    def _refit(self, task: Task) -> None:
+    def _refit(self, task: Task, tasks: SearchTasks) -> None:
         """Fit the best configuration, with the first seed, on all samples."""
+        task = replace(task, estimator=clone(self.estimator))
         self.best_estimator_ = task.model(self.best_params_, self.seeds_[0])
         start = time.perf_counter()
         arguments = (task.X,) if task.y is None else (task.X, task.y)
-        self.best_estimator_.fit(*arguments, **task.fit_params)
+        with tasks.refit(self.best_estimator_):
+            self.best_estimator_.fit(*arguments, **task.fit_params)
         self.refit_time_ = time.perf_counter() - start
         if hasattr(self.best_estimator_, "feature_names_in_"):
             self.feature_names_in_ = self.best_estimator_.feature_names_in_
@@ -397,9 +447,16 @@ class MixupESearchCV(BaseSearchCV):
         return state
 
 
+def _trials_of(study, space: Space) -> list:
+    """The finished trials, those of a grid in its order."""
+    trials = finished_trials(study)
+    return sorted(trials, key=lambda trial: space.place(trial.params)) if space.is_grid else trials
+
+
 def _draw_seeds(core, is_searched: bool, n_repeats: int, random_state) -> list[int | None]:
     """A seed for each repeat; None keeps the estimator's own, or the one searched over."""
-    own = core.get_params().get("random_state", NotImplemented)
+    params = core.get_params() if hasattr(core, "get_params") else {}  # None: no last step yet
+    own = params.get("random_state", NotImplemented)
     is_fixed = is_searched or own is NotImplemented
     if is_fixed and n_repeats > 1:
         why = "the space has its random_state" if is_searched else "it has no random_state to vary"

@@ -7,6 +7,8 @@ import pandas as pd
 
 from benchmarks._tabular.protocol import TRAINING
 from benchmarks._tabular.report.paper import DATA_IDS
+from benchmarks._tabular.tuning import COLUMNS as TUNED_COLUMNS
+from benchmarks._tabular.tuning import DEFAULTS, SCORES
 
 PARAMS = json.dumps(TRAINING, sort_keys=True)
 ALPHAS, ETAS = (0.1, 0.5, 1.0), (0.001, 0.1)
@@ -51,4 +53,40 @@ def make_rows(datasets=("iris",), methods=("erm", "mixup", "mixupe"), n_splits=2
                     valid, test = rng.uniform(5, 15, size=2).round(4)
                     own = {"valid_error": valid, "test_error": test} | changes
                     rows.append(make_row(dataset, method, alpha, eta, split, **own))
+    return pd.DataFrame(rows)
+
+
+def make_trials(rng, n_trials, names=("alpha", "eta", "lr")):
+    """Return trials whose error depends on the first parameter alone; every fourth is pruned."""
+    trials = []
+    for number in range(n_trials):
+        params = {name: float(f"{10 ** rng.uniform(-2, 0.5):.6g}") for name in names}
+        error = round(10 + 5 * np.log10(params[names[0]]) ** 2, 4)
+        is_pruned = number % 4 == 3
+        scores = [None, None] if is_pruned else [float(error), 0.3]
+        trials.append(["pruned" if is_pruned else "complete", *scores, 25, params])
+    return trials
+
+
+def make_tuned_rows(
+    datasets=("iris",), methods=("mixupe-default", "lightgbm"), n_trials=24, n_splits=1, **changes
+):
+    """Return rows of studies: the best trial is chosen, the others are invented."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for dataset in datasets:
+        for method in methods:
+            for split in range(n_splits):
+                names = ("alpha", "eta", "lr") if "mixupe" in method else ("learning_rate", "depth")
+                trials = make_trials(rng, n_trials, names)
+                best = min((one for one in trials if one[1] is not None), key=lambda one: one[1])
+                row = {name: round(rng.uniform(5, 15), 4) for name in (*SCORES, *DEFAULTS)}
+                kept = make_row(dataset, method, split=split)
+                row |= {name: kept[name] for name in TUNED_COLUMNS if name in kept} | row
+                row |= {"space": '"default"', "budget": f"{n_trials} trials"}
+                row |= {"valid_error": best[1], "best": json.dumps(best[4])}
+                row |= {"n_complete": n_trials - n_trials // 4, "n_pruned": n_trials // 4}
+                row |= {"n_failed": 0, "search_seconds": 12.5, "trials": json.dumps(trials)}
+                assert set(row) == set(TUNED_COLUMNS)
+                rows.append(row | changes)
     return pd.DataFrame(rows)

@@ -15,7 +15,7 @@ import mixupe_sklearn
 
 ROOT = pathlib.Path(__file__).parents[2]
 LIBRARIES = ("mixupe-sklearn", "torch", "scikit-learn", "skorch", "numpy", "pandas")
-LIBRARY_OF = {name: name for name in ("xgboost", "lightgbm", "catboost")}
+LIBRARY_OF = {name: name for name in ("xgboost", "lightgbm", "catboost", "optuna")}
 LIBRARY_OF |= {"realmlp": "pytabkit", "tabm": "pytabkit", "gin": "torch-geometric"}
 
 

@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import warnings
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Self
@@ -21,6 +22,9 @@ from mixupe_sklearn._utils.atomic_files import replacing, sync_folder
 
 Key = tuple[str, ...]
 Results = dict[str, Any]
+# The last column of a file, with a checksum of the rest of the line. Files of older versions have
+# none, and stay as they are.
+CHECKSUM = "checksum"
 
 
 def write_text(path: pathlib.Path, text: str) -> pathlib.Path:
@@ -70,18 +74,41 @@ def _normalized(value: Any, is_text: bool) -> str:
     return text
 
 
+def _checksum(line: str) -> str:
+    return f"{zlib.crc32(line.encode()):08x}"
+
+
 def complete_lines(path: pathlib.Path, columns: Sequence[str]) -> tuple[list[str], int]:
-    """Return the checked lines of a file, without an incomplete last one, and their bytes."""
+    """Return the checked lines of a file, without an incomplete last one, and their bytes.
+
+    The checksums of rows are checked and left out.
+    """
     data = path.read_bytes()
     end = data.rfind(b"\n") + 1
     lines = data[:end].decode(errors="replace").splitlines()
-    if lines and lines[0].split(",") != list(columns):
+    if lines and lines[0].split(",") not in ([*columns], [*columns, CHECKSUM]):
         raise ValueError(
             f"Got {path} with the columns {lines[0][:60]!r}..., but expected those of this "
             f"version, separated by commas: restore the file as the benchmark wrote it, or choose "
             f"another folder for the output."
         )
-    for number, fields in enumerate(csv.reader(lines), start=1):
+    if lines and len(lines[0].split(",")) > len(columns):
+        pairs = [line.rpartition(",") for line in lines]
+        lines = [line for line, _, _ in pairs]
+        for number, (line, _, checksum) in enumerate(pairs[1:], start=2):
+            if checksum != _checksum(line):
+                raise ValueError(
+                    f"Got line {number} of {path}, which does not match its checksum, but expected "
+                    f"it as the benchmark wrote it: delete that line, and its fit is run again."
+                )
+    for number, line in enumerate(lines, start=1):
+        try:
+            fields = next(csv.reader([line], strict=True), [])
+        except csv.Error as error:  # a long field, or a quotation mark without its partner
+            raise ValueError(
+                f"Got line {number} of {path} with a damaged field ({error}), but expected it as "
+                f"the benchmark wrote it: delete that line, and its fit is run again."
+            ) from error
         if len(fields) != len(columns):
             raise ValueError(
                 f"Got line {number} of {path} with {len(fields)} values, but expected "
@@ -155,6 +182,11 @@ class ResultsFile:
             )
             os.truncate(self.path, end)
 
+    def _has_checksums(self) -> bool:
+        """Whether the rows of this file end with a checksum."""
+        with self.path.open("rb") as file:
+            return file.readline().rstrip().endswith(f",{CHECKSUM}".encode())
+
     def lines(self) -> list[str]:
         """Return all complete lines with the header; none before the first write."""
         if not self.path.exists():
@@ -168,11 +200,14 @@ class ResultsFile:
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append rows, all or none, and wait until they are on the disk."""
-        text = "".join(map(self.schema.as_line, rows))
+        lines = [self.schema.as_line(row).rstrip("\n") for row in rows]
         with self.path.open("ab", buffering=0) as file:
             size = file.tell()
             # If somebody removed the file during the run, the new one starts with a header.
-            data = (("" if size else ",".join(self.schema.columns) + "\n") + text).encode()
+            head = [] if size else [",".join((*self.schema.columns, CHECKSUM))]
+            if head or self._has_checksums():
+                lines = [f"{line},{_checksum(line)}" for line in lines]
+            data = "".join(f"{line}\n" for line in head + lines).encode()
             try:
                 if file.write(data) != len(data):
                     raise OSError("the disk took only a part of it")

@@ -58,9 +58,18 @@ class Plan(Protocol):
 
 
 def run(
-    items: Sequence[Item], plan: Plan, file: Any, *, n_jobs: int = 1, is_shown: bool = True
+    items: Sequence[Item],
+    plan: Plan,
+    file: Any,
+    *,
+    n_jobs: int = 1,
+    is_shown: bool = True,
+    dask: str | None = None,
 ) -> dict[str, str]:
-    """Run and append the fits that the file lacks; return why datasets could not be loaded."""
+    """Run and append the fits that the file lacks; return why datasets could not be loaded.
+
+    ``dask`` is the address of a cluster's scheduler, whose workers then do the jobs.
+    """
     note = {"run": datetime.now(UTC).isoformat(timespec="seconds"), "commit": commit()}
     note["versions"] = versions_of(plan.methods)
     done = file.keys(with_failed=not plan.retry_failed)
@@ -68,7 +77,7 @@ def run(
     wanted = [item for item, cost in zip(items, costs, strict=True) if cost]
     jobs = _open_jobs(wanted, plan, done, not_run)
     with (
-        closing(run_jobs(jobs, plan.run_job, n_jobs)) as results,
+        closing(run_jobs(jobs, plan.run_job, n_jobs, dask)) as results,
         tqdm(
             total=sum(costs),
             disable=not is_shown or not any(costs),
@@ -114,14 +123,19 @@ def _open_jobs(
 
 
 def run_jobs(
-    jobs: Iterable[Job], run_job: RunJob, n_jobs: int = 1
+    jobs: Iterable[Job], run_job: RunJob, n_jobs: int = 1, dask: str | None = None
 ) -> Generator[tuple[int, list[Row]]]:
     """Yield the cost and the rows of each job as it finishes; each process has one thread."""
     # An interrupt leaves jobs unfinished, which joblib would warn of.
     warnings.filterwarnings("ignore", ".*tasks which were still being processed")
     with ExitStack() as stack:
         folder = None
-        if n_jobs > 1:
+        if dask is not None:
+            from distributed import Client
+
+            stack.enter_context(Client(dask))
+            stack.enter_context(joblib.parallel_config("dask"))
+        elif n_jobs > 1:
             stack.enter_context(joblib.parallel_config("loky", inner_max_num_threads=1))
             temporary = tempfile.TemporaryDirectory(prefix="mixupe-tables-")
             folder = pathlib.Path(stack.enter_context(temporary))

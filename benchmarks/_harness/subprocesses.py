@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import os
 import pathlib
 import subprocess
 import sys
@@ -104,6 +105,11 @@ class ReportingProcess:
             pass
         self.process.join()
         return self.process.exitcode or 0
+
+    def signal(self, number: int) -> None:
+        """Send a signal."""
+        assert self.process.pid is not None  # it has been started
+        os.kill(self.process.pid, number)
 
     def kill(self) -> None:
         """End the process at once (SIGKILL)."""

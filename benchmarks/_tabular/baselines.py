@@ -219,8 +219,15 @@ class _Baseline(BaseEstimator):
         recipe = BASELINES[self.name]
         self.preprocessor_ = recipe.preprocessor()
         features = self.preprocessor_.fit_transform(X)
-        model = recipe.make(params, features, self.seed, self.n_jobs, is_regression)
-        return model.fit(features, y)
+
+        def make(changes: Params) -> Any:
+            arguments = (features, self.seed, self.n_jobs, is_regression)
+            return recipe.make(params | changes, *arguments)
+
+        return self._fit_model(make, features, y)
+
+    def _fit_model(self, make: Callable[[Params], Any], features: Any, y: Any) -> Any:
+        return make({}).fit(features, y)
 
 
 class RegressionBaseline(RegressorMixin, _Baseline):

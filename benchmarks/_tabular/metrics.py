@@ -48,6 +48,12 @@ def expected_calibration_error(y: Any, proba: Any, n_bins: int = 15) -> float:
     return float(np.abs(np.bincount(bins, weights=excess)).sum() / len(excess))
 
 
+def log_loss_of(proba: np.ndarray, y: np.ndarray, classes: np.ndarray) -> float:
+    """Return the log loss as ``measure`` does, but faster; a class may be unknown."""
+    own = (proba * (y[:, None] == classes)).sum(axis=1)
+    return float(-np.log(np.clip(own, np.finfo(np.float32).eps, 1.0)).mean())
+
+
 def _positions(values: Any, all_classes: Any, name: str) -> np.ndarray:
     values = np.asarray(values, dtype=object)
     positions = pd.Index(np.asarray(all_classes, dtype=object)).get_indexer(values)

@@ -2,10 +2,12 @@
 
 import argparse
 import pathlib
+from typing import Any
 
 from benchmarks._harness.cli import add_run_options, positive_int
 from benchmarks._tabular.methods import OWN
 from benchmarks._tabular.protocol import GRIDS, METHODS, PAPER_METHODS, TRAINING
+from benchmarks._tabular.tuning import MOST_TRIALS, Budget
 from mixupe_sklearn.datasets import EMBEDDED
 
 EXAMPLES = """\
@@ -15,8 +17,16 @@ examples:
   python -m benchmarks.tabular --csv data/v2.csv --target label --csv-name wine
   python -m benchmarks.tabular --source openml --cache-dir DIR --offline --jobs 2 --output out
   python -m benchmarks.tabular --source openml --tasks 59 11 --baselines logistic random-forest
+  python -m benchmarks.tabular --tune optuna --trials 50         Optuna, ours and one baseline
   python -m benchmarks.tabular --output out --report-only        the report again, from the rows
 """
+# Options of the grid, with their defaults: tuning has its own methods and lengths.
+OF_THE_GRID: dict[str, Any] = {
+    "methods": list(PAPER_METHODS),
+    "grid": "paper",
+    "epochs": TRAINING["max_epochs"],
+}
+OF_TUNING = ("trials", "time_limit", "space", "storage", "dask", "docs")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -29,6 +39,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add_data(made.add_argument_group("data"))
     _add_protocol(made.add_argument_group("protocol"))
+    _add_tuning(made.add_argument_group("tuning"))
     add_run_options(
         made.add_argument_group("running"),
         output="folder for rows and report (build/tabular/ and embedded, openml or the CSV's name)",
@@ -57,21 +68,43 @@ def add_data(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_protocol(group: argparse._ArgumentGroup) -> None:
-    methods, default = (*METHODS, *OWN), list(PAPER_METHODS)
+    methods, default = (*METHODS, *OWN), OF_THE_GRID["methods"]
     words = f"of {', '.join(methods)} (default: {' '.join(default)}); without names none, to run "
     words += "only --baselines"
     group.add_argument(
         "--methods", nargs="*", choices=methods, default=default, metavar="METHOD", help=words
     )
-    words = "other classifiers on the same splits; without names, all that are installed"
+    words = (
+        "other classifiers on the same splits; without names, all that are installed (none; with "
+    )
+    words += "--tune hist-gradient-boosting)"
     group.add_argument("--baselines", nargs="*", metavar="BASELINE", help=words)
     words = "alpha and eta: the paper's grid (default), a part of it, or the preset's one pair"
     group.add_argument("--grid", choices=(*GRIDS, "default"), default="paper", help=words)
     words = "60 %% training, 20 %% validation and 20 %% test (default), or the task's folds"
     group.add_argument("--splits", choices=("holdout", "task"), default="holdout", help=words)
-    group.add_argument("--seeds", type=positive_int, default=5, help="splits, with a seed each (5)")
+    words = "splits, with a seed each (5; with --tune 1)"
+    group.add_argument("--seeds", type=positive_int, help=words)
     words = "epochs of a fit (25); mixupe-default and mixupe-paper have their own"
     group.add_argument("--epochs", type=positive_int, default=TRAINING["max_epochs"], help=words)
+
+
+def _add_tuning(group: argparse._ArgumentGroup) -> None:
+    words = "tune ours and the baselines by Optuna, in a study per dataset, split and method"
+    group.add_argument("--tune", choices=("optuna",), help=words)
+    words = f"trials of a study (50; with --time-limit at most {MOST_TRIALS})"
+    group.add_argument("--trials", type=positive_int, metavar="N", help=words)
+    words = "seconds after which a study starts no further trial"
+    group.add_argument("--time-limit", type=positive_int, metavar="SECONDS", help=words)
+    words = "ours: alpha, eta and the training of the default pipeline (default), or alpha and eta "
+    words += "of the paper's network; both names tune both"
+    group.add_argument("--space", nargs="+", choices=("default", "paper"), help=words)
+    words = "where studies are kept: a database that several machines reach (studies.db in DIR)"
+    group.add_argument("--storage", metavar="URL", help=words)
+    words = "run the studies on a Dask cluster, with --jobs of them at a time"
+    group.add_argument("--dask", metavar="ADDRESS", help=words)
+    words = "write the tables into docs/benchmarks/tuned.md"
+    group.add_argument("--docs", action="store_true", help=words)
 
 
 def check_data(options: argparse.Namespace) -> None:
@@ -99,6 +132,41 @@ def check(options: argparse.Namespace) -> None:
     check_data(options)
     if options.splits == "task" and options.source != "openml":
         raise ValueError("Got --splits task, but expected it with --source openml only.")
+    if options.tune is None:
+        given = [name for name in OF_TUNING if getattr(options, name)]
+        if given:
+            flag = "--" + given[0].replace("_", "-")
+            raise ValueError(f"Got {flag}, but expected it with --tune optuna only.")
+        return
+    for name, default in OF_THE_GRID.items():
+        if getattr(options, name) != default:
+            raise ValueError(f"Got --{name} and --tune, but expected one of them.")
+    if options.dask and not is_database(options.storage):
+        raise ValueError(
+            "Got --dask without a database, but expected --storage URL, which all workers reach."
+        )
+
+
+def is_database(storage: str | None) -> bool:
+    """Return whether a storage is a database that other machines can reach."""
+    return storage is not None and "://" in storage and not storage.startswith("sqlite:")
+
+
+def budget_of(options: argparse.Namespace) -> Budget:
+    """Return what each study may use."""
+    most = 50 if options.time_limit is None else MOST_TRIALS
+    return Budget(options.trials or most, options.time_limit)
+
+
+def storage_of(options: argparse.Namespace) -> str:
+    """Return the URL of the database of studies; a file without a scheme is SQLite's."""
+    given = options.storage or str(folder_of(options) / "studies.db")
+    return given if "://" in given else f"sqlite:///{pathlib.Path(given).absolute()}"
+
+
+def own_methods_of(options: argparse.Namespace) -> list[str]:
+    """Return those of our methods whose spaces are searched."""
+    return [f"mixupe-{name}" for name in dict.fromkeys(options.space or ["default"])]
 
 
 def folder_of(options: argparse.Namespace) -> pathlib.Path:

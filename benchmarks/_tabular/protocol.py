@@ -141,8 +141,8 @@ def splits_of(table: Table, kind: str, n_seeds: int) -> list[Split]:
     if kind == "holdout":
         splits = []
         for seed in range(n_seeds):
-            rest, test = _hold_out(np.arange(len(table.y)), table.y, 0.2, seed)
-            splits.append(Split(kind, seed, seed, *_hold_out(rest, table.y, 0.2 / 0.8, seed), test))
+            rest, test = hold_out(np.arange(len(table.y)), table.y, 0.2, seed)
+            splits.append(Split(kind, seed, seed, *hold_out(rest, table.y, 0.2 / 0.8, seed), test))
         return splits
     if table.folds is None:
         raise ValueError(
@@ -151,12 +151,12 @@ def splits_of(table: Table, kind: str, n_seeds: int) -> list[Split]:
         )
     kind = f"task {table.task_id}"  # a dataset may have several tasks
     return [
-        Split(kind, number, number, *_hold_out(train, table.y, 0.2, number), np.asarray(test))
+        Split(kind, number, number, *hold_out(train, table.y, 0.2, number), np.asarray(test))
         for number, (train, test) in enumerate(table.folds)
     ]
 
 
-def _hold_out(
+def hold_out(
     rows: np.ndarray, y: np.ndarray, share: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Split samples at random, with the same share of each class on both sides."""

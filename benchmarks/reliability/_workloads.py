@@ -25,7 +25,7 @@ from benchmarks._tabular.fits import TabularPlan
 from benchmarks._tabular.protocol import FITS
 from mixupe_sklearn import MixupEClassifier, MixupESearchCV, make_mixupe_pipeline, preset
 from mixupe_sklearn._audio.spectrogram import Spectrogram
-from mixupe_sklearn._search import study, worker
+from mixupe_sklearn._search import heartbeats, storage, worker
 from mixupe_sklearn.datasets import load_embedded
 from mixupe_sklearn.datasets import openml as tasks
 from mixupe_sklearn.persistence import load, save
@@ -92,7 +92,7 @@ def saved_versions(folder: pathlib.Path) -> Units:
 
 def run_search(folder: pathlib.Path, report: Report) -> None:
     """Search with a storage; the units are configurations with their scores."""
-    study.HEARTBEAT, study.GRACE = 1, 2
+    storage.HEARTBEAT, storage.GRACE = 1, 2
     finish = worker.finish
 
     def finish_and_report(study: Any, trial: Any, state: Any, value: Any, notes: Any) -> bool:
@@ -108,12 +108,31 @@ def run_search(folder: pathlib.Path, report: Report) -> None:
     MixupESearchCV(classifier, SPACE, **params).fit(*load_iris(return_X_y=True))
 
 
+def run_workers(folder: pathlib.Path, report: Report) -> None:
+    """Search with two worker processes; a thread reports the trials that are in the storage."""
+    storage.HEARTBEAT, storage.GRACE = 1, 2
+    reported: Units = []
+
+    def report_new() -> None:
+        for unit in complete_trials(folder):
+            if unit not in reported:
+                reported.append(unit)
+                report(*unit)
+
+    params: dict[str, Any] = {"cv": 2, "random_state": 0, "refit": False, "vectorize": False}
+    params |= {"storage": folder / "search.db", "n_jobs": 2}
+    classifier = MixupEClassifier(**SMALL | {"max_epochs": 3})
+    with heartbeats.repeat_while(0.05, report_new):
+        MixupESearchCV(classifier, SPACE, **params).fit(*load_iris(return_X_y=True))
+    report_new()
+
+
 def complete_trials(folder: pathlib.Path) -> Units:
     """Configurations with complete trials."""
     path = folder / "search.db"
     if not path.exists():
         return []
-    with study.open_for_search(path) as place, study.quiet():
+    with storage.open_for_search(path) as place, storage.quiet():
         names = optuna.get_all_study_names(place)
         trials = optuna.load_study(study_name=names[0], storage=place).trials if names else []
     done = [trial for trial in trials if trial.state == COMPLETE]
@@ -205,6 +224,7 @@ class Workload(NamedTuple):
 WORKLOADS = {
     "fit with checkpoints": Workload(run_fit, finished_epochs, N_EPOCHS),
     "search": Workload(run_search, complete_trials, 30),
+    "search with two workers": Workload(run_workers, complete_trials, 30),
     "benchmark": Workload(run_benchmark, finished_fits, 34),
     "save": Workload(run_save, saved_versions, N_VERSIONS),
     "spectrogram cache": Workload(run_spectrograms, cached_spectrograms, N_SPECTROGRAMS),
@@ -217,7 +237,7 @@ def let_the_clock_jump() -> None:
     clock, jumps = time.time, itertools.cycle([0.0, 3 * DAY, -2 * DAY, 7 * DAY, -5 * DAY])
     time.time = lambda: clock() + next(jumps)
     time.time_ns = lambda: int(time.time() * 1e9)
-    connect = study._open_sqlite
+    connect = storage._open_sqlite
 
     def connect_with_clock(path: str) -> sqlite3.Connection:
         connection = connect(path)
@@ -228,7 +248,7 @@ def let_the_clock_jump() -> None:
         connection.create_function("current_timestamp", 0, now)
         return connection
 
-    study._open_sqlite = connect_with_clock
+    storage._open_sqlite = connect_with_clock
 
 
 def limit_memory() -> None:

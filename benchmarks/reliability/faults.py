@@ -10,6 +10,8 @@ import importlib
 import os
 import pathlib
 import shutil
+import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -39,6 +41,8 @@ COLUMNS = ("Fault", "During", "Times tried", "Finished work kept", "Doubled", "L
 # At most so many units finish, and so many seconds pass, between two faults.
 N_BETWEEN, SECONDS_BETWEEN = 4, 0.06
 DISK = "16m"
+# What is damaged at once: a page of a database. Files without content of their own are left out.
+PAGE_BYTES, NOT_DAMAGED = 4096, (".lock", ".part", ".db-wal", ".db-shm")
 WORKLOAD_MODULE = "benchmarks.reliability._workloads"
 CONTEXT.set_forkserver_preload(
     ["torch._dynamo", "alembic.command", "pyarrow.parquet", WORKLOAD_MODULE]
@@ -125,15 +129,38 @@ class Trial:
         return found
 
 
-def kill(trial: Trial) -> bool:
-    """SIGKILL at a random moment."""
+def end(trial: Trial, how: signal.Signals) -> bool:
+    """A signal at a random moment."""
     child, is_running = trial.start_until_a_moment()
-    if not is_running:
-        child.join()
+    if is_running:
+        child.signal(how)
+    if child.join() == 0:
         return False
-    child.kill()
     trial.record(child)
     return True
+
+
+def kill_a_worker(trial: Trial) -> bool:
+    """SIGKILL of a worker process: the search goes on, or ends itself, with a message."""
+    child, _ = trial.start_until_a_moment()
+    found = workers_of(child.process.pid)
+    for worker in found[:1]:
+        os.kill(worker, signal.SIGKILL)
+    status = child.join()
+    if status == 0 and found:
+        trial.record(child)
+    return record_error(trial, child, status)
+
+
+def workers_of(parent: int | None) -> list[int]:
+    """The worker processes that joblib has started for a process."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has just ended
+            is_child = f"\nPPid:\t{parent}\n" in (folder / "status").read_text()
+            if is_child and b"popen_loky_posix" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found
 
 
 def fill_the_disk(trial: Trial) -> bool:
@@ -182,6 +209,53 @@ def forbid_writing(trial: Trial) -> bool:
     return record_error(trial, child, status)
 
 
+def damage(trial: Trial) -> bool:
+    """Random bytes in the middle of a file: a message, or the work is done again."""
+    first, is_running = trial.start_until_a_moment()
+    first.kill()
+    trial.reported |= first.units
+    trial.read_files()  # which also ends the write-ahead log of a database
+    paths = [path for path in trial.folder.rglob("*") if path.is_file() and path.stat().st_size]
+    paths = sorted(path for path in paths if path.suffix not in NOT_DAMAGED)
+    if not is_running or not paths:
+        return is_running
+    path = paths[trial.rng.integers(len(paths))]
+    content = path.read_bytes()
+    size = min(PAGE_BYTES, len(content) // 4 + 1)
+    start = (len(content) - size) // 2 // size * size
+    path.write_bytes(content[:start] + trial.rng.bytes(size) + content[start + size :])
+    child = trial.start()
+    status = child.join()
+    if status == 0:
+        trial.record(child)
+    else:
+        path.write_bytes(content)  # as the message advises
+    return record_error(trial, child, status)
+
+
+def replace_database(trial: Trial) -> bool:
+    """A copy takes the place of a database during the search: a message, and all of it is kept."""
+    child, is_running = trial.start_until_a_moment()
+    path, copies = trial.folder / "search.db", trial.folder.parent / "copies"
+    if is_running and path.exists():
+        child.signal(signal.SIGSTOP)
+        copies.mkdir(exist_ok=True)
+        with (
+            contextlib.closing(sqlite3.connect(path)) as source,
+            contextlib.closing(sqlite3.connect(copies / path.name)) as copy,
+        ):
+            source.backup(copy)
+        units = dict(trial.work.finished(copies))
+        (copies / path.name).replace(path)
+        child.signal(signal.SIGCONT)
+        if status := child.join():
+            child.units = units  # what the process wrote to the old file is done again
+        return record_error(trial, child, status)
+    child.kill()
+    trial.reported |= child.units
+    return is_running
+
+
 def cut_network(trial: Trial) -> bool:
     """The server's answer to a random request breaks off."""
     share, path = trial.rng.uniform(), str(trial.rng.choice(trial.server.paths))
@@ -207,12 +281,18 @@ def run_together(trial: Trial, n_processes: int = 1, environment: str = "") -> b
     return False  # the work is done
 
 
-EVERY, TRAINING = tuple(WORKLOADS), ("fit with checkpoints", "search", "benchmark")
+TRAINING = ("fit with checkpoints", "search", "benchmark")
+EVERY = (*TRAINING, "save", "spectrogram cache", "OpenML cache")
+SEARCHES = ("search", "search with two workers")
 # By fault: the function that injects it once and returns whether work is left, the workloads,
 # and a divisor of the number of tries.
 FAULTS: dict[str, tuple[Callable[[Trial], bool], Sequence[str], int]] = {
-    "kill -9": (kill, EVERY, 1),
-    "full disk": (fill_the_disk, EVERY, 1),
+    "kill -9": (partial(end, how=signal.SIGKILL), EVERY, 1),
+    "SIGTERM": (partial(end, how=signal.SIGTERM), EVERY, 1),
+    "dying worker": (kill_a_worker, SEARCHES[1:], 2),
+    "full disk": (fill_the_disk, (*EVERY, *SEARCHES[1:]), 1),
+    "damaged middle": (damage, EVERY, 1),
+    "replaced database": (replace_database, SEARCHES[:1], 1),
     "cut network": (cut_network, ("OpenML cache",), 1),
     "read-only folder": (forbid_writing, EVERY, 3),
     "jumping clock": (partial(run_together, environment="clock"), TRAINING, 3),

@@ -1,7 +1,8 @@
-"""Studies of the search: ``python -m benchmarks.studies.search [speed | pruning]``.
+"""Studies of the search: ``python -m benchmarks.studies.search [speed | pruning | ensemble]``.
 
 ``speed`` runs the paper's grid with MixupESearchCV, which trains networks as one, and with
 GridSearchCV. ``pruning`` scores the best of each pruner on rows that the search has not seen.
+``ensemble`` searches the default ensemble, and one network of it, and refits the ensemble.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed, parallel_config
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -36,6 +38,9 @@ MUST = {"listing": 0.25, "own": 0.8}  # the most of its time that the batched se
 TIE = 1e-9
 PRUNERS = ("none", "auto", "hyperband")  # the first is the reference of the others
 N_SEARCH_ROWS = 1000  # rows to search on; the others are for the test
+STUDIES = ("speed", "pruning", "ensemble", "both")
+# Ways to search for the parameters of an ensemble: those of its trials.
+WAYS: dict[str, dict[str, Any] | None] = {"ensemble": None, "network": {"n_members": 1}}
 MUST_SAVE = 0.5  # the share of the epochs that pruning must save
 
 Grid = dict[str, list[Any]]
@@ -307,29 +312,88 @@ def run_pruning(options: argparse.Namespace, path: pathlib.Path) -> None:
     print(f"\n{describe_pruning(rows[rows['run'] == note['run']])}\nRows: {path}")
 
 
+def search_ensemble(
+    name: str, way: str, n_jobs: int, seed: int, options: argparse.Namespace
+) -> Row:
+    """Search the default ensemble or one network of it, refit the ensemble: one row."""
+    X, y = load_data(name, options.cache_dir)
+    X, X_test, y, y_test = train_test_split(
+        X, y, train_size=N_SEARCH_ROWS, random_state=0, stratify=y
+    )
+    search = MixupESearchCV(
+        MixupEClassifier(),
+        n_trials=options.trials,
+        cv=3,
+        trial_params=WAYS[way],
+        n_jobs=n_jobs,
+        random_state=seed,
+    )
+    start = time.perf_counter()
+    search.fit(X, y)
+    seconds = time.perf_counter() - start
+    probabilities = search.predict_proba(X_test)
+    return {
+        "data": name,
+        "seed": seed,
+        "way": way,
+        "n_jobs": n_jobs,
+        "n_trials": options.trials,
+        "seconds": seconds,
+        "refit_seconds": search.refit_time_,
+        "valid_score": search.best_score_,
+        "test_score": search.score(X_test, y_test),
+        "test_log_loss": log_loss(y_test, probabilities, labels=search.classes_),
+    }
+
+
+def describe_ensembles(rows: pd.DataFrame) -> str:
+    """Time and test scores of each way to search, over seeds, as Markdown."""
+    lines = []
+    for (data, way, n_jobs), part in rows.groupby(["data", "way", "n_jobs"], sort=False):
+        accuracy, loss = 100 * part["test_score"], part["test_log_loss"]
+        figures = [f"{part['seconds'].mean():.1f}", f"{part['refit_seconds'].mean():.1f}"]
+        figures += [f"{accuracy.mean():.2f} ± {accuracy.std():.2f}", f"{loss.mean():.4f}"]
+        lines.append([data, way, str(n_jobs), str(len(part)), *figures])
+    header = ["data", "search", "n_jobs", "seeds", "seconds", "of these refit"]
+    return plain_markdown([*header, "test (%)", "test log loss"], lines)
+
+
+def run_ensembles(options: argparse.Namespace, path: pathlib.Path) -> None:
+    """Run both ways with one process and with several, in turns, then print the table."""
+    note, n_seeds = describe_run(), options.seeds or 5
+    found = (
+        search_ensemble(name, way, n_jobs, seed, options)
+        for name in options.data
+        for seed in range(n_seeds)
+        for way in WAYS
+        for n_jobs in sorted({1, options.jobs})
+    )
+    append_rows(path, found, note)
+    rows = pd.read_csv(path)
+    print(f"\n{describe_ensembles(rows[rows['run'] == note['run']])}\nRows: {path}")
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser(
         prog="python -m benchmarks.studies.search", description=(__doc__ or "").splitlines()[0]
     )
-    words = "one of the studies (both)"
-    made.add_argument(
-        "study", nargs="?", choices=("speed", "pruning", "both"), default="both", help=words
-    )
+    words = "one of the studies, or speed and pruning (both)"
+    made.add_argument("study", nargs="?", choices=STUDIES, default="both", help=words)
     words = "names of datasets (digits)"
     made.add_argument("--data", nargs="+", default=["digits"], metavar="NAME", help=words)
     made.add_argument("--cache-dir", type=pathlib.Path, metavar="DIR", help="a cache of OpenML")
     for name, default, words in (
-        ("seeds", None, "speed: of a configuration (5); pruning: of the search (10)"),
+        ("seeds", None, "speed: of a configuration (5); of the search: pruning (10), ensemble (5)"),
         ("epochs", 25, "of a fit (25)"),
         ("jobs", 2, "processes (2)"),
         ("rows", 2000, "speed: at most (2000)"),
         ("parts", 3, "speed: of the grid (3)"),
         ("rounds", 2, "speed: parts to run (2)"),
-        ("trials", 40, "pruning: of a search (40)"),
+        ("trials", 40, "of a search (40)"),
     ):
         made.add_argument(f"--{name}", type=positive_int, default=default, help=words)
-    words = "folder of search_speed.csv and pruning.csv (build)"
+    words = "folder of search_speed.csv, pruning.csv and search_ensemble.csv (build)"
     build = pathlib.Path("build")
     made.add_argument("--output", type=pathlib.Path, default=build, metavar="DIR", help=words)
     return made
@@ -340,10 +404,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
 
     def work() -> None:
-        if options.study != "pruning":
+        if options.study in ("speed", "both"):
             run_speed(options, options.output / "search_speed.csv")
-        if options.study != "speed":
+        if options.study in ("pruning", "both"):
             run_pruning(options, options.output / "pruning.csv")
+        if options.study == "ensemble":
+            run_ensembles(options, options.output / "search_ensemble.csv")
 
     return run_command(work)
 

@@ -19,8 +19,8 @@ NOISE = "_background_noise_"
 SCALES = {"uint8": (128, 128), "int16": (0, 2**15), "int32": (0, 2**31)}
 # Resampled and decompressed audio overshoots full scale a little. Integers as floats exceed this.
 MAX_VALUE = 1.1
-# In Hz. A larger rate means a damaged header, and resampling would exhaust the memory.
-MAX_RATE = 1_000_000
+# In Hz. Another rate means a damaged header, and resampling would exhaust the memory.
+MIN_RATE, MAX_RATE = 1_000, 1_000_000
 
 
 class Recording(NamedTuple):
@@ -58,10 +58,10 @@ def check_values(values: np.ndarray, what: str) -> None:
 def read_file(path: Path, what: str) -> Recording:
     """Read and check an audio file. ``what`` is its name in an error."""
     rate, values = _read_wav(path, what) if path.suffix.lower() == ".wav" else _decode(path, what)
-    if not 1 <= rate <= MAX_RATE:
+    if not MIN_RATE <= rate <= MAX_RATE:
         raise ValueError(
-            f"Got {what} with a sampling rate of {rate} Hz, but expected 1 to {MAX_RATE}; its "
-            f"header may be damaged."
+            f"Got {what} with a sampling rate of {rate} Hz, but expected {MIN_RATE} to {MAX_RATE}; "
+            f"its header may be damaged."
         )
     check_values(values, what)
     return Recording(rate, values)

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -25,7 +26,9 @@ RULES: dict[str, Rule] = {
     "cache": Kind("a folder or None", (str, os.PathLike), or_none=True),
 }
 # Increase it when the values change, so that older cache files are no longer found.
-FORMAT = 1
+FORMAT = 2
+# A checksum follows the array in a cache file, and is computed by parts of this size.
+N_CHECKSUM, CHUNK_BYTES = 4, 2**20
 # A smaller standard deviation relative to the mean is rounding. That of noise is about 0.5.
 CONSTANT = 1e-5
 
@@ -234,6 +237,8 @@ class Spectrogram(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
             self._fill(result, waveforms)
             result.flush()
             del result
+            file.seek(0, os.SEEK_END)
+            file.write(_checksum(Path(file.name)))
         return np.load(path, mmap_mode="c")
 
 
@@ -252,9 +257,22 @@ def batches_of(waveforms: Sequence[np.ndarray], n_most: int) -> Iterator[list[np
         yield batch
 
 
+def _checksum(path: Path, n_left_out: int = 0) -> bytes:
+    """The checksum of a file without its last bytes, which is read part by part."""
+    n_bytes, found = path.stat().st_size - n_left_out, 0
+    with path.open("rb") as file:
+        while part := file.read(min(CHUNK_BYTES, n_bytes - file.tell())):
+            found = zlib.crc32(part, found)
+    return found.to_bytes(N_CHECKSUM, "big")
+
+
 def _read_cached(path: Path, shape: tuple[int, ...]) -> np.ndarray | None:
     """The result of an earlier call, or None if there is no intact file."""
     try:
+        with path.open("rb") as file:
+            file.seek(-N_CHECKSUM, os.SEEK_END)
+            if file.read() != _checksum(path, N_CHECKSUM):
+                return None
         # Copy on write: torch warns about read-only arrays.
         cached = np.load(path, mmap_mode="c")
     except (OSError, ValueError, EOFError):

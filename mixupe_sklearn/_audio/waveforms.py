@@ -6,6 +6,7 @@ Files are read on access, so that a folder may be larger than the memory.
 import hashlib
 import os
 from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from scipy.signal import resample_poly
 
 from mixupe_sklearn._audio.files import (
     MAX_RATE,
+    MIN_RATE,
     SCALES,
     SUFFIXES,
     Recording,
@@ -26,9 +28,12 @@ from mixupe_sklearn._utils.parameter_rules import Number, check_rules
 from mixupe_sklearn._utils.warnings import warn_user
 
 RATE = Number(
-    f"an integer rate in Hz up to {MAX_RATE}, such as 16000",
-    *(0, MAX_RATE + 1, True, True),
+    f"an integer rate in Hz from {MIN_RATE} to {MAX_RATE}, such as 16000",
+    *(MIN_RATE - 1, MAX_RATE + 1, True, True),
 )
+# The filter for resampling grows with the terms of the ratio of two rates. With a prime rate, an
+# exact ratio needs a gigabyte; the nearest smaller one differs by less than 0.01 %.
+MAX_TERM = 10_000
 
 
 class Waveforms(Sequence[np.ndarray]):
@@ -66,7 +71,8 @@ class Waveforms(Sequence[np.ndarray]):
         if rate < self.sampling_rate:
             what = f"{what} with a rate of {rate} Hz, below sampling_rate={self.sampling_rate}"
             self._warn("rate", what, "resampled without high frequencies")
-        resampled = resample_poly(waveform, self.sampling_rate, rate)
+        ratio = Fraction(self.sampling_rate, rate).limit_denominator(MAX_TERM)
+        resampled = resample_poly(waveform, ratio.numerator, ratio.denominator)
         return resampled.clip(-1, 1).astype(np.float32, copy=False)
 
     def _warn(self, kind: str, what: str, how: str) -> None:

@@ -167,6 +167,10 @@ def _n_steps(member: Member, sets: Mapping[int, Any], is_fast: bool) -> int:
 class BaseMixupE(InputValidationMixin, CallbackSupportMixin, BaseEstimator):
     """Parameters, input validation, training and prediction; the subclasses define the targets."""
 
+    # Metadata routing: weights that are passed on are for the network, unless a user declines them.
+    __metadata_request__fit = {"sample_weight": True}  # noqa: RUF012
+    __metadata_request__partial_fit = __metadata_request__fit
+    __metadata_request__score = __metadata_request__fit
     _net_class: Any
     # A search may set this for one fit: called with the estimator after each epoch, it returns
     # whether to stop. It is no parameter, since a clone must not copy it.

@@ -20,6 +20,8 @@ GREY_MODES = {"1", "L", "LA", "La", "I", "F", "I;16", "I;16B", "I;16L", "I;16N"}
 # Other files in a folder are ignored.
 SUFFIXES = {".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm"}
 SUFFIXES |= {".tif", ".tiff", ".webp"}
+# A small file can declare any size. Pillow refuses 179 million pixels, and only warns below.
+MAX_PIXELS = 50_000_000
 _DAMAGED = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error)
 
 
@@ -103,11 +105,18 @@ def read_file(path: str | os.PathLike, n_channels: int | None = None) -> np.ndar
 def _opened(path: str | os.PathLike) -> Any:
     image_module = import_pillow()
     try:
-        return image_module.open(path)
+        image = image_module.open(path)
     except (FileNotFoundError, PermissionError):
         raise
     except (*_DAMAGED, image_module.DecompressionBombError) as error:
         raise ValueError(_damaged(f"file {os.fspath(path)!r}", error)) from error
+    if image.width * image.height > MAX_PIXELS:
+        image.close()
+        raise ValueError(
+            f"Got file {os.fspath(path)!r} with {image.width} x {image.height} pixels, but "
+            f"expected at most {MAX_PIXELS:,} in an image; scale it down."
+        )
+    return image
 
 
 def _damaged(where: str, error: BaseException) -> str:

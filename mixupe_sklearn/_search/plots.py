@@ -7,7 +7,8 @@ import numpy as np
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from mixupe_sklearn._search.study import live_trials, quiet
+from mixupe_sklearn._search.storage import quiet
+from mixupe_sklearn._search.study import live_trials
 from mixupe_sklearn._utils.parameter_rules import Choice, check_rules
 from mixupe_sklearn._utils.plotting import FAINT, plain_label, tidy
 

@@ -8,7 +8,8 @@ import numpy as np
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from mixupe_sklearn._search.study import ERROR, RESULT, has_own_note, live_trials, quiet
+from mixupe_sklearn._search.storage import quiet
+from mixupe_sklearn._search.study import ERROR, RESULT, has_own_note, live_trials
 
 STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
 
@@ -25,6 +26,11 @@ def error_of(trial: FrozenTrial) -> str | None:
         return None
     has_note = has_own_note(trial, ERROR)
     return trial.user_attrs[ERROR][1] if has_note else "Its worker died each time."
+
+
+def fit_errors_of(trial: FrozenTrial) -> list[str]:
+    """The errors of fits that got the ``error_score``."""
+    return trial.user_attrs.get(RESULT, {}).get("fit_errors", [])
 
 
 def why_no_result(trials: Sequence[FrozenTrial], timeout: float | None) -> str:
@@ -50,6 +56,7 @@ def fits_of(
     """One dict per fit, as scikit-learn's searches collect them; NaN for a fit that was not run."""
     result = trial.user_attrs.get(RESULT, {})
     scores, failed = result.get("scores", {}), [error_score] * n_fits
+    train_scores = result.get("train_scores", {})
 
     def at(values: list[float], number: int) -> float:
         is_there = number < len(values) and trial.state == TrialState.COMPLETE
@@ -58,6 +65,7 @@ def fits_of(
     return [
         {
             "test_scores": {name: at(scores.get(name, failed), n) for name in names},
+            "train_scores": {name: at(train_scores.get(name, failed), n) for name in names},
             "fit_time": at(result.get("fit_time", []), n),
             "score_time": at(result.get("score_time", []), n),
         }

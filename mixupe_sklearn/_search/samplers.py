@@ -14,7 +14,7 @@ from optuna.pruners import (
 from optuna.samplers import BaseSampler, GridSampler, RandomSampler, TPESampler
 
 from mixupe_sklearn._search.space import Space
-from mixupe_sklearn._search.study import quiet
+from mixupe_sklearn._search.storage import quiet
 from mixupe_sklearn._utils.parameter_rules import Choice, check_rules
 
 SAMPLERS = Choice(("auto", "grid", "tpe", "random"), ", or an Optuna sampler")

@@ -2,6 +2,7 @@
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
@@ -16,9 +17,13 @@ from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import _check_method_params
 
 from mixupe_sklearn._estimators.base import BaseMixupE
+from mixupe_sklearn._search.search_tasks import FitTasks
 from mixupe_sklearn._search.space import Space
-from mixupe_sklearn._search.study import TRANSIENT_ERRORS
+from mixupe_sklearn._search.storage import TRANSIENT_ERRORS
 from mixupe_sklearn._training.config import n_epochs_for
+
+# What fails a trial, and no more: a step that calls sys.exit ends its trial only.
+FAILURES = (Exception, SystemExit)
 
 
 def final_estimator(estimator: Any) -> tuple[str, Any]:
@@ -45,6 +50,8 @@ class Task:
     score_params: Mapping[str, Any]
     seeds: Sequence[int | None]
     error_score: Any
+    return_train_score: bool = False
+    fit_tasks: FitTasks | None = None  # of scikit-learn's callbacks, if there are any
 
     @property
     def n_fits(self) -> int:
@@ -59,9 +66,7 @@ class Task:
 
         def largest(name: str, low: float) -> Any:
             """The largest value of a parameter; the fit itself raises for invalid ones."""
-            kind: Any = space.distributions.get(prefix + name)
-            fixed = getattr(core, name)
-            values = getattr(kind, "choices", None) or [getattr(kind, "high", fixed)]
+            values = space.values_of(prefix + name) or [getattr(core, name)]
             return max((v for v in values if isinstance(v, Real) and float(v) >= low), default=low)
 
         n_rows = min(len(train) for train, _ in self.folds)
@@ -72,6 +77,13 @@ class Task:
             n_rows = max(1, n_rows - max(round(fraction * n_rows), n_rows // n_parts))
         lengths = (largest("max_epochs", 1), largest("min_steps", 0))
         return n_epochs_for(*lengths, n_rows, largest("batch_size", 1))
+
+    def reported(self, number: int, fold: int, repeat: int, *data: Any) -> Any:
+        """Report a fit of a trial to callbacks while a block runs."""
+        if self.fit_tasks is None:
+            return nullcontext()
+        place = (number * len(self.folds) + fold) * len(self.seeds) + repeat
+        return self.fit_tasks.fit(place, *data)
 
     def model(self, params: Mapping[str, Any], seed: int | None) -> Any:
         """A new estimator with a trial's parameters and a seed (None keeps its own)."""
@@ -99,6 +111,12 @@ class Task:
                 raise ValueError(f"The scorer {name!r} failed: {value.strip().splitlines()[-1]}")
         return {name: float(value) for name, value in scores.items()}
 
+    def score_train(self, model: Any, X: Any, y: Any, train: np.ndarray) -> dict[str, float]:
+        """Each metric on the training samples, if they are wanted."""
+        if not self.return_train_score:
+            return {}
+        return self.score(model, X, y, self.params_of(self.score_params, train))
+
     def value_of(self, scores: Mapping[str, float]) -> float:
         """The score that the search maximises; the first if none is named."""
         return scores[self.metric] if self.metric in scores else next(iter(scores.values()))
@@ -115,9 +133,14 @@ class PruningReporter:
     def __init__(self, trial: Any, pruner: Any, *, n_epochs: int | None, n_fits: int):
         self.trial = trial
         self.n_epochs = n_epochs or 0
+        self.n_fits = n_fits
         self.last_step = self.n_epochs * n_fits
         self.is_by_fit = isinstance(pruner, WilcoxonPruner)
         self.is_by_epoch = not (n_epochs is None or self.is_by_fit or isinstance(pruner, NopPruner))
+
+    def part_of(self, epoch: int) -> float:
+        """The part of a fit that so many epochs are."""
+        return min(1.0, epoch / self.n_epochs) if self.n_epochs else 0.0
 
     def after_epoch(self, finished: Sequence[float], epoch: int, scores: Sequence[float]) -> bool:
         """Whether to prune, by the scores of finished fits and of the running ones."""
@@ -144,25 +167,39 @@ class PruningReporter:
             return False  # a missing report does no harm
 
 
+def text_of(error: BaseException) -> str:
+    """The traceback of an error."""
+    return "".join(traceback.format_exception(error))
+
+
 @dataclass
 class TrialResult:
     """Scores, times and state of a trial so far."""
 
+    number: int
     params: dict[str, Any]
     metric: str
     reporter: PruningReporter
     fill: float = np.nan
     state: TrialState = TrialState.RUNNING
     scores: dict[str, list[float]] = field(default_factory=dict)
+    train_scores: dict[str, list[float]] = field(default_factory=dict)
     fit_time: list[float] = field(default_factory=list)
     score_time: list[float] = field(default_factory=list)
     n_epochs: int = 0
+    fit_errors: list[str] = field(default_factory=list)  # of fits that got the error_score
     error: str | None = None
+    on_progress: Callable[[int, float], None] | None = None
 
     @property
     def is_open(self) -> bool:
         """Whether the trial still runs."""
         return self.state == TrialState.RUNNING
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether the end of each epoch is of interest."""
+        return self.reporter.is_by_epoch or self.on_progress is not None
 
     @property
     def values(self) -> list[float]:
@@ -177,18 +214,32 @@ class TrialResult:
         if is_hopeless and self.is_open:
             self.state = TrialState.PRUNED
 
-    def add(self, scores: Mapping[str, float], fit_time: float, score_time: float) -> None:
+    def add(
+        self,
+        scores: Mapping[str, float],
+        fit_time: float,
+        score_time: float,
+        train_scores: Mapping[str, float] | None = None,
+    ) -> None:
         """Add one fit; a failed fit has no scores and gets the fill value for all metrics."""
-        for name in {**self.scores, **scores}:
-            known = self.scores.setdefault(name, [self.fill] * len(self.fit_time))
-            known.append(scores.get(name, self.fill))
+        for kept, added in ((self.scores, scores), (self.train_scores, train_scores or {})):
+            for name in {**kept, **added}:
+                known = kept.setdefault(name, [self.fill] * len(self.fit_time))
+                known.append(added.get(name, self.fill))
         self.fit_time.append(fit_time)
         self.score_time.append(score_time)
+        self.note_progress(0.0)
 
-    def fail(self, error: Exception) -> None:
+    def note_progress(self, part: float) -> None:
+        """Report how much of the trial is done: its finished fits, and a part of the next ones."""
+        if self.on_progress is not None:
+            n_done = len(self.fit_time) + part
+            self.on_progress(self.number, min(1.0, n_done / self.reporter.n_fits))
+
+    def fail(self, error: BaseException) -> None:
         """Fail the trial with an error."""
         self.state = TrialState.FAIL
-        self.error = "".join(traceback.format_exception(error))
+        self.error = text_of(error)
 
     def close(self) -> float | None:
         """The trial's value, after the last fit."""

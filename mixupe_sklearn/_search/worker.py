@@ -5,11 +5,13 @@ of all of them.
 """
 
 import math
+import os
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,21 +22,19 @@ from optuna.trial import Trial, TrialState
 from tqdm.auto import tqdm
 
 from mixupe_sklearn._search.evaluate import evaluate_batched, evaluate_sequential, why_not_batched
+from mixupe_sklearn._search.heartbeats import LostTrials, heartbeats, repeat_while
 from mixupe_sklearn._search.space import Space
+from mixupe_sklearn._search.storage import TRANSIENT_ERRORS, close_connections, quiet
 from mixupe_sklearn._search.study import (
     ERROR,
+    PROGRESS,
     RESULT,
-    TRANSIENT_ERRORS,
-    LostTrials,
     claim,
-    close_connections,
     finish,
-    heartbeats,
     live_trials,
-    quiet,
-    repeat_while,
     requeue,
     requeue_all,
+    running_trials,
 )
 from mixupe_sklearn._search.trial import PruningReporter, Task, TrialResult
 
@@ -43,8 +43,16 @@ from mixupe_sklearn._search.trial import PruningReporter, Task, TrialResult
 N_BATCHED, N_LEARNING = 10, 5
 # First and longest pause in seconds between two queries, while only other workers have trials.
 PAUSES = 0.02, 0.5
+# Seconds between two checks of a worker whether the process that started it lives.
+PARENT_SECONDS = 1.0
+# Workers may die so often in sequence without a trial before the search gives up.
+MOST_DEATHS = 3
+# Seconds between two notes of a running trial's progress, which the progress bar shows.
+PROGRESS_SECONDS = 0.5
 # What a study stores of a trial's result.
-RESULT_FIELDS = ("scores", "fit_time", "score_time", "n_epochs")
+RESULT_FIELDS = (
+    "scores", "train_scores", "fit_time", "score_time", "n_epochs", "fit_errors"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -63,49 +71,93 @@ class Job:
     vectorize: bool | str
     n_epochs: int | None  # the longest training of a fit; None where no epochs are reported
     token: str  # identifies the trials of this search's workers
+    parent: int  # process that started the search
+    is_shown: bool  # whether there is a progress bar
+    is_cautious: bool = False  # whether a worker claims one trial at a time
 
 
-def run(job: Job, study: Any, *, is_shown: bool, is_resumable: bool) -> str | None:
-    """Run a study to its end; return why networks were not batched, or None.
+def run(job: Job, study: Any) -> str | None:
+    """Run a study to its end; return why networks were not batched, or None."""
+    with _progress_bar(study, job.n_trials) if job.is_shown else nullcontext():
+        return work(job, study) if job.n_jobs == 1 else _run_processes(job, study)
 
-    If worker processes end early, their trials are queued again.
+
+def _run_processes(job: Job, study: Any) -> str | None:
+    """Run workers in processes of their own, and start them again after one has died.
+
+    The trials that ran at that moment are then run one at a time, since joblib ends all workers
+    when one dies, and nobody knows which trial was to blame.
     """
-    with _progress_bar(study, job.n_trials) if is_shown else nullcontext():
-        if job.n_jobs == 1:
-            return work(job, study)
+    n_deaths = 0
+    while True:
         try:
-            processes = Parallel(n_jobs=job.n_jobs)
-            reasons = processes(delayed(work_in_process)(job, n) for n in range(job.n_jobs))
-        except BaseException as error:
+            return _start_workers(job, job.n_jobs)
+        except BrokenExecutor as error:
+            suspects = requeue_all(study, job.token)
+            n_deaths = 0 if suspects else n_deaths + 1
+            _check_deaths(n_deaths, error)
+        except BaseException:
             requeue_all(study, job.token)
-            if not isinstance(error, BrokenExecutor):
-                raise
-            hint = "Fit again to resume" if is_resumable else "Set storage to resume"
-            raise RuntimeError(
-                f"A worker process died (killed, or out of memory?). {hint} where it stopped."
-            ) from error
-        return next(filter(None, reasons), None)
+            raise
+        _run_one_by_one(job, study)
+
+
+def _run_one_by_one(job: Job, study: Any) -> None:
+    """Run all waiting trials in one process, one at a time; fail those that kill it."""
+    n_deaths = 0
+    while any(trial.state == TrialState.WAITING for trial in live_trials(study)):
+        n_trials = min(job.n_trials, len(live_trials(study)))
+        try:
+            _start_workers(replace(job, n_trials=n_trials, is_cautious=True), 1)
+            return
+        except BrokenExecutor as error:
+            killers = running_trials(study, job.token)
+            n_deaths = 0 if killers else n_deaths + 1
+            _check_deaths(n_deaths, error)
+            for trial in killers:
+                text = f"The trial killed its worker twice (params: {trial.params})."
+                notes = {ERROR: [trial.number, text]}
+                finish(study, Trial(study, trial._trial_id), TrialState.FAIL, None, notes)
+                if isinstance(job.task.error_score, str):
+                    raise RuntimeError(text) from error
+        except BaseException:
+            requeue_all(study, job.token)
+            raise
+
+
+def _check_deaths(n_deaths: int, error: BaseException) -> None:
+    """Give up if workers die again and again without a trial."""
+    if n_deaths == MOST_DEATHS:
+        raise RuntimeError(
+            f"Worker processes died {n_deaths} times without a trial (killed, or out of memory?). "
+            f"Finished trials are safe if storage is set."
+        ) from error
+
+
+def _start_workers(job: Job, n_workers: int) -> str | None:
+    # With n_jobs=1, joblib would start no process.
+    processes = Parallel(n_jobs=max(2, n_workers))
+    reasons = processes(delayed(work_in_process)(job, number) for number in range(n_workers))
+    return next(filter(None, reasons), None)
 
 
 @contextmanager
 def _progress_bar(study: Any, n_trials: float) -> Iterator[None]:
-    """Show finished trials, the best score and the time left while a block runs.
+    """Show finished trials and parts of running ones, the best score and the time left.
 
     It queries the study twice a second, since other processes may run the trials.
     """
 
-    def finished() -> list[Any]:
-        return [trial for trial in live_trials(study) if trial.state.is_finished()]
-
     def update() -> None:
-        trials = finished()
-        scores = [trial.value for trial in trials if trial.state == TrialState.COMPLETE]
+        trials = live_trials(study)
+        scores: list[Any] = [t.value for t in trials if t.state == TrialState.COMPLETE]
         bar.set_postfix({"best": f"{max(scores):.4f}"} if scores else {}, refresh=False)
-        bar.n = len(trials)
+        bar.n = round(sum(map(_part_done, trials)), 1)
+        bar.n = int(bar.n) if bar.n == int(bar.n) else bar.n
         bar.refresh()
 
     total = int(n_trials) if n_trials < math.inf else None
-    bar = tqdm(total=total, unit="trial", initial=len(finished()))
+    bar = tqdm(total=total, unit="trial", initial=int(sum(map(_part_done, live_trials(study)))))
     try:
         with repeat_while(0.5, update):
             yield
@@ -115,8 +167,16 @@ def _progress_bar(study: Any, n_trials: float) -> Iterator[None]:
         bar.close()
 
 
+def _part_done(trial: Any) -> float:
+    if trial.state.is_finished():
+        return 1.0
+    number, part = trial.user_attrs.get(PROGRESS, [None, 0.0])
+    return part if number == trial.number and trial.state == TrialState.RUNNING else 0.0
+
+
 def work_in_process(job: Job, number: int) -> str | None:
     """Work in a separate process: load the study, and leave no connection open."""
+    _end_with(job.parent)
     with quiet():
         study = optuna.load_study(
             study_name=job.study_name, storage=job.storage, sampler=job.sampler, pruner=job.pruner
@@ -129,11 +189,27 @@ def work_in_process(job: Job, number: int) -> str | None:
         close_connections(job.storage)
 
 
+def _end_with(parent: int) -> None:
+    """End this process soon after the one that started it: a killed search leaves no workers.
+
+    Of clusters, such as Dask's, a worker is the child of another process, and stays.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(PARENT_SECONDS)
+        os._exit(1)
+
+    is_watched = any(thread.name == watch.__qualname__ for thread in threading.enumerate())
+    if os.getppid() == parent and not is_watched:
+        threading.Thread(target=watch, name=watch.__qualname__, daemon=True).start()
+
+
 def work(job: Job, study: Any) -> str | None:
     """Run trials until all requested ones are done; return why they were not batched."""
     lost_trials = LostTrials(study, job.storage)
     reason = None if job.vectorize else "vectorize=False"
-    reason = reason or why_not_batched(job.task, list(job.space.distributions))
+    reason = reason or why_not_batched(job.task, job.space.names)
     pause = PAUSES[0]
     # From here on by a clock that cannot be set.
     deadline = time.monotonic() + job.deadline - time.time()
@@ -158,6 +234,8 @@ def work(job: Job, study: Any) -> str | None:
 def _n_wanted(job: Job, study: Any) -> int:
     """Number of trials to batch: at most this worker's share of the remaining ones."""
     is_learning = not isinstance(job.sampler, (GridSampler, RandomSampler))
+    if job.is_cautious:
+        return 1
     n_networks = N_LEARNING if is_learning else N_BATCHED
     n_begun = sum(trial.state != TrialState.WAITING for trial in live_trials(study))
     n_left = job.n_trials - n_begun
@@ -173,7 +251,11 @@ def _run(job: Job, study: Any, trials: list[Trial], reason: str | None) -> str |
     for trial in trials:
         reporter = PruningReporter(trial, job.pruner, n_epochs=job.n_epochs, n_fits=job.task.n_fits)
         params = job.space.decode(trial.params)
-        records.append(TrialResult(params, job.task.metric, reporter, fill))
+        records.append(TrialResult(trial.number, params, job.task.metric, reporter, fill))
+    if job.is_shown:
+        shown = _Progress(trials)
+        for record in records:
+            record.on_progress = shown.note
     unfinished = dict(enumerate(trials))
     try:
         if reason is None:
@@ -194,6 +276,25 @@ def _run(job: Job, study: Any, trials: list[Trial], reason: str | None) -> str |
                     requeue(study, trial)
         raise
     return reason
+
+
+class _Progress:
+    """Notes now and then how far the trials of a batch are, for the progress bar."""
+
+    def __init__(self, trials: Sequence[Trial]):
+        self.trials = {trial.number: trial for trial in trials}
+        self.parts = dict.fromkeys(self.trials, 0.0)
+        self.next = time.monotonic() + PROGRESS_SECONDS
+
+    def note(self, number: int, part: float) -> None:
+        """Note the part of a trial that is done, and store those of all trials if it is time."""
+        self.parts[number] = max(part, self.parts[number])
+        if time.monotonic() < self.next:
+            return
+        for other, trial in self.trials.items():
+            with suppress(optuna.exceptions.UpdateFinishedTrialError, *TRANSIENT_ERRORS):
+                trial.set_user_attr(PROGRESS, [other, round(self.parts[other], 3)])
+        self.next = time.monotonic() + PROGRESS_SECONDS
 
 
 def _tell(study: Any, trial: Trial, record: TrialResult) -> None:

@@ -3,7 +3,7 @@
 import pickle  # nosec B403 # its reader, restricted to a short list of names
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -70,6 +70,14 @@ class _ArraysOnly(pickle._Unpickler):
     It derives from the unpickler in Python, because the one in C allocates gigabytes for a large
     memo index in a damaged file.
     """
+
+    def load_build(self) -> None:
+        """Set the state of our own objects only: a name could be a function of the library."""
+        if not isinstance(self.stack[-2], _Type | _Array):  # type: ignore[attr-defined]
+            raise RefusedError(f"a state of {type(self.stack[-2]).__name__}")  # type: ignore[attr-defined]
+        super().load_build()  # type: ignore[misc]
+
+    dispatch: ClassVar[dict[int, Any]] = {**pickle._Unpickler.dispatch, pickle.BUILD[0]: load_build}
 
     def find_class(self, module: str, name: str) -> Any:
         """The replacement for an allowed name."""

@@ -5,6 +5,7 @@ import difflib
 import io
 import os
 import re
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -134,18 +135,19 @@ def _checked_names(text: str, delimiter: str, path: Path) -> list[str]:
             line = reader.line_num + 1
     except csv.Error as error:
         raise ValueError(
-            f"Got an unterminated field in line {line} of {str(path)!r}, but expected shorter "
-            f"fields; is a quotation mark missing?"
+            f"Got a field in line {line} of {str(path)!r} with more than "
+            f"{csv.field_size_limit():,} characters, but expected shorter fields; is a quotation "
+            f"mark missing?"
         ) from error
     if n_records == 1:
         raise ValueError(
             f"Got path={str(path)!r}, which ends after its first line, but expected rows below the "
             f"column names."
         )
-    twice = [name for position, name in enumerate(names) if name in names[:position]]
-    if twice:
+    name, count = Counter(names).most_common(1)[0]
+    if count > 1:
         raise ValueError(
-            f"Got column {twice[0]!r} more than once in {str(path)!r}, but expected different "
+            f"Got column {name!r} more than once in {str(path)!r}, but expected different "
             f"names; rename one."
         )
     return names
@@ -162,24 +164,32 @@ def _read(text: str, delimiter: str, names: list[str]) -> pd.DataFrame:
         skipinitialspace=True,
         low_memory=False,  # infers one type per column
     )
-    for column in frame.columns[[not is_numeric_dtype(kind) for kind in frame.dtypes]]:
-        frame[column] = _numbers_or_text(frame[column], delimiter != ",")
-    return frame
+    # A new frame at once: replacing columns one by one takes quadratic time.
+    return pd.DataFrame(
+        {
+            name: column if is_numeric_dtype(column) else _numbers_or_text(column, delimiter != ",")
+            for name, column in frame.items()
+        }
+    )
 
 
 def _numbers_or_text(column: pd.Series, has_decimal_comma: bool) -> pd.Series:
     """A column as numbers if possible, without blanks and markers of missing values."""
-    text = column.astype(object).map(str, na_action="ignore").str.strip()
-    text = text.mask(text.str.lower().isin(MISSING))
+    # Not by pandas' operations on text: each takes far longer than a short column.
+    text = [
+        np.nan if is_missing or (cell := str(value).strip()).lower() in MISSING else cell
+        for value, is_missing in zip(column.tolist(), column.isna().tolist(), strict=True)
+    ]
     numbers = text
     # Points beside commas may separate thousands or decimals, so such a column stays text.
-    if has_decimal_comma and not text.str.contains(".", regex=False).any():
-        numbers = text.str.replace(",", ".", regex=False)
+    if has_decimal_comma and not any("." in str(cell) for cell in text):
+        numbers = [cell.replace(",", ".") if isinstance(cell, str) else cell for cell in text]
     try:
+        values = pd.to_numeric(np.array(numbers, dtype=object))
         # Otherwise, integers beyond 64 bits would stay objects.
-        return pd.to_numeric(numbers).astype(np.float64)
+        return pd.Series(values.astype(np.float64), column.index)
     except (ValueError, TypeError):
-        return text.infer_objects()  # the string type of this version of pandas
+        return pd.Series(text, column.index, dtype=object).infer_objects()  # pandas' string type
 
 
 def _split_off(frame: pd.DataFrame, target: str, path: Path) -> tuple[pd.DataFrame, np.ndarray]:

@@ -283,7 +283,7 @@ def test_cached_spectrograms_are_returned_without_reading_audio(files, cache):
     np.testing.assert_array_equal(Spectrogram(cache=cache).transform(files), first)
 
 
-@pytest.mark.parametrize("damage", ["empty", "cut", "other", "shape", "pickle"])
+@pytest.mark.parametrize("damage", ["empty", "cut", "other", "shape", "pickle", "middle"])
 def test_a_damaged_cache_file_is_computed_again(noises, spectrograms, cache, damage, counted):
     transformer = Spectrogram(cache=cache)
     transformer.transform(noises)
@@ -294,7 +294,11 @@ def test_a_damaged_cache_file_is_computed_again(noises, spectrograms, cache, dam
         np.save(path, np.array([{}]), allow_pickle=True)
     else:
         intact = path.read_bytes()
-        path.write_bytes({"empty": b"", "cut": intact[:-1], "other": b"not numpy's"}[damage])
+        half = len(intact) // 2
+        other = bytes([intact[half] ^ 1])  # one bit of one value
+        contents = {"empty": b"", "cut": intact[:-1], "other": b"not numpy's"}
+        contents["middle"] = intact[:half] + other + intact[half + 1 :]
+        path.write_bytes(contents[damage])
     for _ in range(2):
         np.testing.assert_allclose(transformer.transform(noises), spectrograms, atol=2e-6)
     assert len(counted) == 2

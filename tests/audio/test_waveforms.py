@@ -5,6 +5,7 @@ import pickle
 import shutil
 import struct
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -12,8 +13,10 @@ import pytest
 import soundfile
 import torch
 from scipy.io import wavfile
+from scipy.signal import resample_poly
 
 from mixupe_sklearn import Spectrogram
+from mixupe_sklearn._audio import waveforms
 from mixupe_sklearn._audio.waveforms import Waveforms, read_waveforms
 
 RATE = 16000
@@ -235,11 +238,42 @@ def test_invalid_rates_are_refused(write):
     content[24:32] = bytes(8)  # the rates of samples and of bytes
     path.write_bytes(bytes(content))
     with pytest.raises(
-        ValueError, match="a.wav' with a sampling rate of 0 Hz, but expected 1 to 1000000"
+        ValueError, match="a.wav' with a sampling rate of 0 Hz, but expected 1000 to 1000000"
     ):
         read_waveforms([path]).waveforms[0]
     with pytest.raises(ValueError, match="Got rate of X.0.=2147483647, but expected an integer"):
         read_waveforms([(2**31 - 1, np.zeros(10))])
+
+
+@pytest.mark.parametrize("rate", [1, 999, 1_000_001, 2**31 - 1])
+def test_a_rate_that_would_exhaust_the_memory_is_refused(write, rate):
+    """8 kB at a rate of 1 Hz would become 64 million values."""
+    path = write(as_type(tone(4000), "int16"), rate=rate)
+    with pytest.raises(ValueError, match=f"rate of {rate} Hz, but expected 1000 to 1000000; its"):
+        read_waveforms([path]).waveforms[0]
+    with pytest.raises(ValueError, match=f"={rate}, but expected an integer rate in Hz from 1000"):
+        read_waveforms([(rate, tone())])
+
+
+@pytest.mark.parametrize(
+    ("rate", "terms"), [(44_100, (160, 441)), (8_000, (2, 1)), (999_983, None), (11_127, None)]
+)
+def test_the_filter_for_resampling_is_small(monkeypatch, rate, terms):
+    """Also for a prime rate, with which an exact ratio needs a gigabyte."""
+    used = []
+
+    def resample(values, up, down):
+        used.append((up, down))
+        return resample_poly(values, up, down)
+
+    monkeypatch.setattr(waveforms, "resample_poly", resample)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a lower rate
+        waveform = read_waveforms([(rate, tone(rate // 10, rate))]).waveforms[0]
+    assert used == [terms] or (terms is None and max(used[0]) <= 16 * waveforms.MAX_TERM)
+    assert abs(used[0][0] / used[0][1] * rate / RATE - 1) < 1e-4
+    assert abs(len(waveform) - RATE // 10) <= 1
+    np.testing.assert_allclose(waveform[50:1500], tone()[50:1500], atol=5e-3)
 
 
 def test_the_minimum_number_of_words_can_be_set(words):

@@ -5,6 +5,7 @@ import io
 import itertools
 import os
 import pathlib
+import shutil
 import signal
 import sqlite3
 import stat
@@ -26,8 +27,9 @@ from benchmarks._harness.environment import ROOT
 from benchmarks.reliability._workloads import WORKLOADS, work
 from benchmarks.reliability.faults import FAULTS, PAGE, RESULTS, Tally, Trial, as_markdown
 from mixupe_sklearn import MixupESearchCV
-from mixupe_sklearn._search import study as study_module
-from mixupe_sklearn._search.study import CLAIMED, LostTrials
+from mixupe_sklearn._search import storage as storage_module
+from mixupe_sklearn._search.heartbeats import LostTrials
+from mixupe_sklearn._search.study import CLAIMED
 from mixupe_sklearn._utils import atomic_files as _files
 from mixupe_sklearn._utils.atomic_files import replacing
 
@@ -226,13 +228,13 @@ def test_a_timeout_does_not_follow_the_wall_clock(iris, monkeypatch):
 
 @pytest.fixture
 def _quick(monkeypatch):
-    monkeypatch.setattr(study_module, "HEARTBEAT", 1)
-    monkeypatch.setattr(study_module, "GRACE", 1)
+    monkeypatch.setattr(storage_module, "HEARTBEAT", 1)
+    monkeypatch.setattr(storage_module, "GRACE", 1)
 
 
 @pytest.mark.usefixtures("_quick")
 def test_a_heartbeat_from_the_future_does_not_keep_a_dead_worker_alive(tmp_path):
-    with study_module.open_for_search(tmp_path / "search.db") as storage, study_module.quiet():
+    with storage_module.open_for_search(tmp_path / "search.db") as storage, storage_module.quiet():
         study = optuna.create_study(storage=storage)
         trial = study.ask()
         storage.record_heartbeat(trial._trial_id)
@@ -268,13 +270,57 @@ def test_a_storage_that_fails_during_a_search_is_an_error(iris, tmp_path, monkey
         connection.execute("PRAGMA max_page_count=1")  # what it has now: no room for any more
         return connection
 
-    with study_module.open_for_search(path):
+    with storage_module.open_for_search(path):
         pass  # the tables are made
     with monkeypatch.context() as patch:
         patch.setattr(sqlite3, "connect", full)
         with pytest.raises(OSError, match=SENTENCE):
             search.fit(*iris)
     assert list(search.fit(*iris).cv_results_["state"]) == ["complete"] * 30
+
+
+def test_a_damaged_page_of_a_database_is_noticed(tmp_path):
+    """And so is a file that ends in the middle of a page."""
+    path = tmp_path / "search.db"
+    with storage_module.open_for_search(path) as storage, storage_module.quiet():
+        optuna.create_study(storage=storage)
+    content, rng = path.read_bytes(), np.random.default_rng(0)
+    n_pages = len(content) // 4096
+    assert n_pages > 20
+    for page in rng.choice(np.arange(1, n_pages), 5, replace=False):
+        start = 4096 * page
+        path.write_bytes(content[:start] + rng.bytes(4096) + content[start + 4096 :])
+        with pytest.raises(ValueError, match="search.db', which is not a complete SQLite database"):
+            storage_module.open_storage(path)
+    path.write_bytes(content[: -2 * 4096 - 10])
+    with pytest.raises(ValueError, match="search.db', which is not a complete SQLite database"):
+        storage_module.open_storage(path)
+    path.write_bytes(content)
+    with storage_module.open_for_search(path) as storage:
+        assert len(optuna.get_all_study_names(storage)) == 1
+
+
+@pytest.mark.parametrize("is_replaced", [True, False], ids=["replaced", "deleted"])
+def test_a_search_ends_if_its_database_is_replaced_or_deleted(tmp_path, is_replaced):
+    """It would go on in the old file, which has no name any more."""
+    path, copy = tmp_path / "search.db", tmp_path / "copy.db"
+    with storage_module.open_for_search(path) as storage, storage_module.quiet():
+        optuna.create_study(storage=storage)
+    shutil.copy(path, copy)
+
+    def search():
+        with storage_module.open_for_search(path) as storage, storage_module.quiet():
+            study = optuna.create_study(storage=storage)
+            study.tell(study.ask(), 1.0)
+            copy.replace(path) if is_replaced else path.unlink()
+            study.tell(study.ask(), 2.0)
+
+    with pytest.raises(OSError, match="failed during the search .another file has taken its place"):
+        search()
+
+
+def test_the_page_names_the_grace_period():
+    assert f"{storage_module.GRACE} seconds after its last heartbeat" in PAGE.read_text()
 
 
 def test_what_is_doubled_or_lost_is_counted(tmp_path):
@@ -300,15 +346,23 @@ MAY_MOUNT = subprocess.run(["unshare", "-Urm", "true"], capture_output=True).ret
 
 
 @pytest.mark.skipif(not MAY_MOUNT, reason="no mount namespace is available")
-def test_each_fault_once(tmp_path):
-    """The command, with a training and a cache: every kind of fault happens to one of them."""
+@pytest.mark.parametrize(
+    ("works", "faults"),
+    [
+        (("fit with checkpoints", "OpenML cache"), list(FAULTS)),
+        (("search", "search with two workers"), ["dying worker", "replaced database"]),
+    ],
+    ids=["training and cache", "search"],
+)
+def test_each_fault_once(tmp_path, works, faults):
+    """The command: every kind of fault happens to a training, a cache or a search."""
     command = [sys.executable, "-m", "benchmarks.reliability.faults", "--times", "1"]
-    command += ["--work", "fit with checkpoints", "OpenML cache"]
+    command += ["--work", *works, "--only", *faults]
     command += ["--output", str(tmp_path / "faults.csv")]
     result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert result.returncode == 0, result.stderr
     rows = pd.read_csv(tmp_path / "faults.csv")
-    assert set(rows["fault"]) == set(FAULTS)
+    assert set(rows["fault"]) == {name for name in faults if set(works) & set(FAULTS[name][1])}
     assert (rows["tries"] == 1).all()
     assert not rows[["doubled", "lost"]].any(axis=None)
     assert len(result.stdout.splitlines()) == 2 + len(rows)

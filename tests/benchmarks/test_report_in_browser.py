@@ -3,13 +3,14 @@
 import re
 
 import pytest
-from tabular_rows import make_rows
+from tabular_rows import make_rows, make_tuned_rows
 
 from benchmarks._tabular.baselines import BASELINES
 from benchmarks._tabular.report import make_report
 
 SIZES = {"wide": (1400, 1000), "laptop": (1200, 800), "narrow": (400, 800)}
 LONG = "a_dataset_whose_name_is_one_long_word_without_any_blank"
+TUNED_METHODS = ("mixupe-default", "hist-gradient-boosting", "lightgbm", "xgboost")
 # The contrast of text that WCAG 2 requires (level AA).
 MIN_CONTRAST = 4.5
 
@@ -18,8 +19,10 @@ MIN_CONTRAST = 4.5
 def page_file(tmp_path_factory):
     names = ["iris", "cmc", "letter", "wine", "abalone", LONG]
     rows = make_rows(names, ["erm", "mixup", "mixupe", "logistic", "hist-gradient-boosting"])
+    studies = make_tuned_rows(names, TUNED_METHODS, n_trials=16)
     folder = tmp_path_factory.mktemp("page")
-    return make_report(rows, folder, command="x" * 300, not_run={"volkert": "no copy"}).html
+    other = {"command": "x" * 300, "not_run": {"volkert": "no copy"}}
+    return make_report(rows, folder, tuned=studies, **other).html
 
 
 class Visit:
@@ -90,8 +93,8 @@ BOXES = """() => [...document.querySelectorAll("svg[role=img]")].map(svg => {
 
 def test_every_figure_is_visible(visit):
     boxes = visit.page.evaluate(BOXES)
-    # Ranks of the paper's methods and of all; a map per dataset.
-    assert len(boxes) == visit.page.locator("figure").count() == 2 + 6
+    # Ranks of the paper's methods and of all; a map per dataset. Tuned: the same and importances.
+    assert len(boxes) == visit.page.locator("figure").count() == 2 + 6 + 1 + 6 + 1
     for box in boxes:
         assert box["isInFigure"]
         assert box["isShown"]
@@ -144,6 +147,19 @@ def test_the_first_table_fits_a_laptop(browser, methods, tmp_path):
     try:
         box = visit.page.locator(".scroll").first
         assert box.evaluate("box => box.scrollWidth <= box.clientWidth")
+    finally:
+        visit.context.close()
+
+
+def test_the_tuned_tables_of_four_methods_fit_a_laptop(browser, tmp_path):
+    names = ["mfeat-morphological", "iris", "arrhythmia", "letter", "cmc", "abalone"]
+    rows = make_tuned_rows(names, TUNED_METHODS, n_trials=16)
+    page = make_report(rows.iloc[:0], tmp_path, tuned=rows).html
+    visit = Visit(browser, page, "laptop", "light")
+    try:
+        boxes = visit.page.locator(".scroll")
+        fits = boxes.evaluate_all("all => all.map(box => box.scrollWidth <= box.clientWidth)")
+        assert fits == [True] * 7
     finally:
         visit.context.close()
 

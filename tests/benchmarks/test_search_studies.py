@@ -8,7 +8,7 @@ from sklearn.model_selection import ParameterGrid
 
 from benchmarks._speed.baselines import listing_net
 from benchmarks.studies import search
-from mixupe_sklearn import Draw, MixupELoss
+from mixupe_sklearn import Draw, MixupEClassifier, MixupELoss
 
 # The listing takes all of torch's threads.
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -158,3 +158,15 @@ def test_searches_without_pruning_train_every_epoch(tmp_path, capsys):
     assert rows.loc["none", "n_epochs"] == 8 * 3 * 2
     assert rows.loc["auto", "n_epochs"] < rows.loc["none", "n_epochs"]
     assert "digits: pruner='auto' saves" in capsys.readouterr().out
+
+
+def test_both_ways_to_search_refit_the_ensemble(monkeypatch, tmp_path, capsys):
+    short = {"max_epochs": 1, "min_steps": 0, "n_members": 2}
+    monkeypatch.setattr(search, "MixupEClassifier", lambda: MixupEClassifier(**short))
+    size = ["--seeds", "1", "--trials", "2", "--jobs", "1"]
+    search.main(["ensemble", "--data", "digits", *size, "--output", str(tmp_path)])
+    rows = pd.read_csv(tmp_path / "search_ensemble.csv")
+    assert list(rows["way"]) == ["ensemble", "network"]
+    assert rows["test_score"].between(0.05, 1).all()
+    assert (rows["refit_seconds"] < rows["seconds"]).all()
+    assert "| digits | network | 1 | 1 |" in capsys.readouterr().out

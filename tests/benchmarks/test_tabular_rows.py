@@ -43,15 +43,17 @@ def test_rows_are_read_as_written(path):
 def test_an_incomplete_row_is_removed_and_the_others_stay(path, n_left):
     with ResultsFile(path, FITS) as file:
         file.add([row(0), row(1)])
-    whole = path.read_text()
-    path.write_text(whole + FITS.as_line(row(2))[:n_left])
+        whole = path.read_text()
+        file.add([row(2)])
+    complete = path.read_text()
+    path.write_text(complete[: len(whole) + n_left])
     assert read_rows(path, FITS)["split"].tolist() == [0, 1]
     file = ResultsFile(path, FITS)
     with pytest.warns(UserWarning, match=f"{n_left} bytes are removed"):
         file.__enter__()
     assert len(file.keys()) == 2
     file.add([row(2)])
-    assert path.read_text() == whole + FITS.as_line(row(2))
+    assert path.read_text() == complete
 
 
 def test_a_file_with_an_incomplete_header_starts_again(path):
@@ -70,8 +72,67 @@ def test_a_damaged_line_is_reported_with_its_number(path):
     lines = path.read_text().splitlines()
     lines[1] = lines[1][:30]
     path.write_text("\n".join(lines) + "\n")
-    with pytest.raises(ValueError, match=r"line 2 of .*rows.csv with \d+ values, but expected 31"):
+    with pytest.raises(ValueError, match="line 2 of .*rows.csv, which does not match its checksum"):
         ResultsFile(path, FITS).__enter__()
+
+
+@pytest.mark.parametrize(("old", "new"), [("2.5", "2.4"), ("iris", "Iris"), ("0.001", "0.01")])
+def test_a_changed_character_is_noticed(path, old, new):
+    with ResultsFile(path, FITS) as file:
+        file.add([row(0), row(1)])
+        head, first, second = path.read_text().splitlines()
+        path.write_text("\n".join([head, first, second.replace(old, new, 1), ""]))
+        with pytest.raises(
+            ValueError, match="line 3 of .*rows.csv, which does not match its check"
+        ):
+            file.keys()
+    with pytest.raises(ValueError, match="delete that line, and its fit is run again"):
+        read_rows(path, FITS)
+    path.write_text("\n".join([head, first, ""]))
+    assert read_rows(path, FITS)["split"].tolist() == [0]
+
+
+def without_checksums(path):
+    """The file as older versions wrote it."""
+    lines = [line.rpartition(",")[0] for line in path.read_text().splitlines()]
+    path.write_text("\n".join([*lines, ""]))
+
+
+def test_a_file_without_checksums_is_read_and_continued_as_it_is(path):
+    with ResultsFile(path, FITS) as file:
+        file.add([row(0), row(1)])
+    assert path.read_text().startswith(",".join(COLUMNS) + ",checksum\n")
+    rows = read_rows(path, FITS)
+    without_checksums(path)
+    assert read_rows(path, FITS).equals(rows)
+    before = path.read_text()
+    with ResultsFile(path, FITS) as file:
+        file.add([row(2)])
+    assert path.read_text() == before + FITS.as_line(row(2))
+    assert read_rows(path, FITS)["split"].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("x" * 140_000, r"line 2 of .*rows.csv with a damaged field \(field larger than"),
+        ('"' + "x" * 140_000 + '"', r"line 2 of .*rows.csv with a damaged field \(field larger"),
+        ('"iris', "line 2 of .*rows.csv with a damaged field "),
+        ("iris,", r"line 2 of .*rows.csv with 32 values, but expected 31"),
+    ],
+    ids=["long", "long and quoted", "quotation mark", "comma"],
+)
+def test_a_damaged_field_is_reported_with_its_line(path, field, words):
+    """Without a checksum; with one, it is noticed as any change is."""
+    with ResultsFile(path, FITS) as file:
+        file.add([row(0), row(1)])
+    for expected in ("does not match its checksum", words):
+        path.write_text(path.read_text().replace("iris", field, 1))
+        for read in (ResultsFile(path, FITS).lines, lambda: read_rows(path, FITS)):
+            with pytest.raises(ValueError, match=expected):
+                read()
+        path.write_text(path.read_text().replace(field, "iris", 1))
+        without_checksums(path)
 
 
 def test_a_file_of_another_kind_is_not_changed(path):
@@ -168,6 +229,7 @@ def test_an_empty_file_has_no_rows(path):
 def test_a_key_does_not_depend_on_the_format_of_numbers(path):
     with ResultsFile(path, FITS) as file:
         file.add([row(0, alpha=0.001)])
+        without_checksums(path)
         path.write_text(path.read_text().replace("0.001,", "1E-03,"))
         assert file.keys() == {FITS.key_of(row(0, alpha=0.001))}
 

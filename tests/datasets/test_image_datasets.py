@@ -9,6 +9,7 @@ from PIL import Image
 from scipy.io import savemat
 
 from mixupe_sklearn._images.read import read_images
+from mixupe_sklearn.datasets._restricted_unpickler import ALLOWED
 from mixupe_sklearn.datasets.images import (
     load_cifar,
     load_image_folder,
@@ -110,6 +111,22 @@ def test_a_pickle_that_calls_a_function_is_refused_and_not_executed(tmp_path):
     ):
         load_cifar(tmp_path)
     assert not (tmp_path / "harm").exists()
+
+
+@pytest.mark.parametrize("name", ["numpy ndarray", "numpy dtype", "_codecs encode"])
+@pytest.mark.parametrize("state", ["a dict", "slots"])
+def test_a_pickle_cannot_change_an_attribute_of_the_library(tmp_path, name, state):
+    """BUILD sets attributes of whatever object is on the stack, such as a function."""
+    before = {key: dict(vars(value)) for key, value in ALLOWED.items() if value}
+    content = pickle.dumps({"__defaults__": (1,), "hello": 2}, 2)[2:-1]
+    if state == "slots":
+        content = b"N" + content + b"\x86"  # the pair (None, attributes)
+    write_cifar10(tmp_path)
+    global_ = b"c" + name.replace(" ", "\n").encode() + b"\n"
+    (tmp_path / "test_batch").write_bytes(b"\x80\x02" + global_ + content + b"b.")
+    with pytest.raises(ValueError, match=r"test_batch', a pickle that names a state of "):
+        load_cifar(tmp_path)
+    assert {key: dict(vars(value)) for key, value in ALLOWED.items() if value} == before
 
 
 def test_a_truncated_pickle_is_reported(tmp_path):

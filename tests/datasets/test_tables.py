@@ -280,7 +280,10 @@ def test_empty_columns_are_dropped_with_a_warning(read):
         ("size,class\n7,1,a\n8,2,b\n", "Got 3 fields in line 2 of"),
         ('size,class\n"1\n2",a\n3\n', "Got 1 fields in line 4 of"),
         ('size,class\n1,a\n"2,b\n3,a\n', "Got 1 fields in line 3 of .*; is a quotation mark or a"),
-        ('size,class\n1,a\n"2,b\n' + "3,a\n" * 50_000, "Got an unterminated field in line 3 of"),
+        (
+            'size,class\n1,a\n"2,b\n' + "3,a\n" * 50_000,
+            "Got a field in line 3 of .* more than 131,072",
+        ),
         (
             "size,class\n1,\n2,NA\n",
             "Got column 'class' of .* without any value, but expected a class in each row",
@@ -307,6 +310,21 @@ def test_an_invalid_table_is_refused(read, content, message):
     with pytest.raises(ValueError, match=message) as caught:
         read(content)
     assert "\n" not in str(caught.value)
+
+
+def test_a_name_is_found_twice_among_many_columns(read):
+    """Searching each name in all others took quadratic time."""
+    header = ",".join(f"c{i}" for i in range(300_000))
+    with pytest.raises(ValueError, match="Got column 'c7' more than once"):
+        read(f"{header},c7\n" + "," * 300_000 + "\n", "c7")
+
+
+def test_many_columns_are_read(read):
+    columns = range(2_000)
+    rows = [[f"{(row + i) % 3}" if i % 3 else "ab"[row % 2] for i in columns] for row in range(4)]
+    lines = [",".join(f"c{i}" for i in columns), *map(",".join, rows)]
+    table = read("\n".join(lines), "c0")
+    assert table.X.shape == (4, 1_999)
 
 
 def test_an_unknown_target_is_refused_with_the_closest_names(read):

@@ -124,7 +124,7 @@ def test_ensembles_of_any_shape_equal_those_alone(seed):
 def test_bits_depend_neither_on_groups_nor_on_threads(monkeypatch, most, many, n_threads):
     X, y, _ = rows("softmax")
     params = {
-        "n_members": 9, "max_epochs": 2, "batch_size": 20, "random_state": 0,
+        "n_members": 9, "max_epochs": 2, "min_steps": 0, "batch_size": 20, "random_state": 0,
         "module_params": {"d_hidden": (11, 7), "dropout": 0.2},
     }  # fmt: skip
     expected = MixupEClassifier(**params, n_threads=1).fit(X, y)

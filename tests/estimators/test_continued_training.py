@@ -225,9 +225,9 @@ def test_parameters_that_a_network_cannot_change_raise(small_digits, change):
 @pytest.mark.parametrize("estimator_class", [paper_classifier, MixupERegressor])
 def test_a_fit_that_fails_leaves_the_old_model_or_none(small_digits, estimator_class, params, data):
     X, y = small_digits
-    fitted = estimator_class(random_state=0, max_epochs=3).fit(X, y)
+    fitted = estimator_class(random_state=0, max_epochs=3, min_steps=0).fit(X, y)
     expected = fitted.predict(X)
-    for estimator in (fitted, estimator_class(random_state=0)):
+    for estimator in (fitted, estimator_class(random_state=0, min_steps=0)):
         estimator.set_params(**params)
         with pytest.raises((ValueError, FloatingPointError)):
             estimator.fit(X[:, ::-1] + 100, 1000 - y, **data)

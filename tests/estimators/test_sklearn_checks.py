@@ -30,11 +30,12 @@ class DoubleMLP(MLP):
         self.to(torch.float64)
 
 
-# Enough steps to learn what the checks require. The default classifier and regressor run with their
-# own number of epochs.
+# Enough steps to learn what the checks require.
 QUICK = {"max_epochs": 5, "lr": 0.01}
 ESTIMATORS = [
-    MixupEClassifier(min_steps=0),  # the default with fewer steps: members, folds, a schedule
+    # The defaults with fewer steps: members, folds, a schedule.
+    MixupEClassifier(min_steps=0),
+    MixupERegressor(min_steps=0),
     paper_classifier(**QUICK),
     paper_classifier(method="mixup", **QUICK),
     paper_classifier(method="erm", **QUICK),
@@ -42,7 +43,6 @@ ESTIMATORS = [
     paper_classifier(penalty="directional", **QUICK),
     paper_classifier(mix_at="hidden", **QUICK),
     paper_classifier(early_stopping=True, **QUICK),
-    MixupERegressor(),
     paper_regressor(method="erm", **QUICK),
     paper_regressor(penalty="directional", **QUICK),
     paper_regressor(mix_at="hidden", **QUICK),

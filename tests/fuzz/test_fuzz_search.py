@@ -1,17 +1,23 @@
 """Random spaces and storages of a search: what is chosen is what was given, or it is refused."""
 
+import copy
+import functools
 import sqlite3
 
 import numpy as np
+import pandas as pd
 import pytest
 from fuzz import flipped, tried
 from hypothesis import given
 from hypothesis import strategies as st
 from optuna.distributions import FloatDistribution, IntDistribution
+from scipy import sparse
+from sklearn.preprocessing import SplineTransformer
 
+from mixupe_sklearn._search.digest import digest
 from mixupe_sklearn._search.samplers import make_pruner, make_sampler
 from mixupe_sklearn._search.space import Space, check_names, named_space
-from mixupe_sklearn._search.study import _check_sqlite, open_storage
+from mixupe_sklearn._search.storage import _check_sqlite, open_storage
 
 values = st.one_of(
     st.none(),
@@ -135,3 +141,69 @@ def test_a_storage_that_is_none_is_refused_without_its_password(storage):
     found = tried(lambda: open_storage(storage))
     assert (found.refusal is None) == (storage is None)
     assert found.refusal is None or "secret" not in found.refusal
+
+
+plain = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False),
+    st.just(float("nan")),
+    st.text(max_size=3),
+    st.binary(max_size=2),
+)
+nested = st.recursive(
+    plain,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.tuples(inner, inner),
+        st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    ),
+    max_leaves=6,
+)
+
+
+def canonical(value):
+    """A text that is equal for equal content: keys in order."""
+    if isinstance(value, dict):
+        return f"dict({', '.join(f'{k!r}: {canonical(value[k])}' for k in sorted(value))})"
+    if isinstance(value, (list, tuple)):
+        return f"{type(value).__name__}({', '.join(map(canonical, value))})"
+    return repr(value)
+
+
+@given(nested, nested)
+def test_the_hash_is_equal_for_equal_content_and_for_no_other(first, second):
+    assert (digest(first) == digest(second)) == (canonical(first) == canonical(second))
+    assert digest(first) == digest(copy.deepcopy(first))
+
+
+CONTAINERS = {
+    "list": list,
+    "tuple": tuple,
+    "array": np.array,
+    "column of numbers": lambda values: np.array(values, dtype=np.float32).reshape(-1, 1),
+    "objects": lambda values: np.array(list(map(str, values)), dtype=object),
+    "every second": lambda values: np.repeat(values, 2)[::2],
+    "series": pd.Series,
+    "frame": lambda values: pd.DataFrame({"a": values, "b": list(map(str, values))}),
+    "categories": lambda values: pd.Series(values, dtype="category"),
+    "masked": lambda values: pd.array(values, dtype="Int8"),
+    "sparse": lambda values: sparse.csr_array(np.array([values])),
+    "partial": lambda values: functools.partial(sorted, key=np.array(values)),
+    "estimator": lambda values: SplineTransformer(knots=np.array([values]).T),
+}
+
+
+@given(
+    st.lists(st.integers(-9, 9), min_size=1, max_size=40),
+    st.data(),
+    st.sampled_from(sorted(CONTAINERS)),
+)
+def test_one_changed_item_changes_the_hash(values, data, kind):
+    place = data.draw(st.integers(0, len(values) - 1))
+    changed = list(values)
+    changed[place] = data.draw(st.integers(-9, 9).filter(lambda other: other != values[place]))
+    make = CONTAINERS[kind]
+    assert digest(make(values)) == digest(make(list(values)))
+    assert digest(make(changed)) != digest(make(values))

@@ -522,6 +522,17 @@ def test_a_damaged_file_is_reported(tmp_path, suffix, how, number):
         read_images(paths)
 
 
+def test_a_small_file_of_many_pixels_is_refused(tmp_path):
+    """Pillow's own limit is nearly three times as high."""
+    path = tmp_path / "large.png"
+    Image.new("1", (8_000, 8_000)).save(path)
+    assert path.stat().st_size < 20_000
+    message = "large.png' with 8000 x 8000 pixels, but expected at most 50,000,000 in an image"
+    for arguments in ({}, {"image_size": (8, 8)}):
+        with pytest.raises(ValueError, match=message):
+            read_images([path], **arguments)
+
+
 def test_a_pil_image_of_a_truncated_file_is_reported(paths):
     damage(paths[4], "cut")
     with (

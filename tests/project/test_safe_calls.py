@@ -2,7 +2,6 @@
 
 import ast
 import pathlib
-import re
 
 import pytest
 
@@ -181,10 +180,3 @@ def test_a_suppressed_finding_of_bandit_has_a_reason(name):
             code, _, reason = after.partition("#")
             assert code.strip().startswith("B")
             assert len(reason.split()) >= 3
-
-
-def test_the_security_page_names_existing_tests():
-    page = (ROOT / "SECURITY.md").read_text()
-    named = set(re.findall(r"`(tests/[\w*./]+)`", page))
-    assert len(named) >= 9
-    assert [name for name in sorted(named) if not list(ROOT.glob(name))] == []

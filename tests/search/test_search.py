@@ -393,17 +393,23 @@ def test_no_random_state_still_resumes_with_the_seeds_of_the_study(rows, tmp_pat
     assert clone(search).set_params(n_trials=4).fit(*rows).seeds_ == seeds
 
 
-def test_an_interrupted_search_resumes(rows, tmp_path):
-    calls = []
+class InterruptedScorer:
+    """Is interrupted at its fifth call. What it counts is no part of a search's identity."""
 
-    def scorer(estimator, X, y):
-        calls.append(1)
-        if len(calls) == 5:
+    calls = []  # noqa: RUF012
+
+    def __call__(self, estimator, X, y):
+        self.calls.append(1)
+        if len(self.calls) == 5:
             raise KeyboardInterrupt
         return estimator.score(X, y)
 
+
+def test_an_interrupted_search_resumes(rows, tmp_path):
+    calls = InterruptedScorer.calls
+    calls.clear()
     search = MixupESearchCV(
-        paper_classifier(**QUICK), GRID, cv=2, random_state=0, scoring=scorer,
+        paper_classifier(**QUICK), GRID, cv=2, random_state=0, scoring=InterruptedScorer(),
         storage=tmp_path / "search.db", vectorize=False,
     )  # fmt: skip
     with pytest.raises(KeyboardInterrupt):
@@ -437,7 +443,11 @@ def test_failed_trials_are_reported_and_rank_last(rows):
     assert search.best_params_ == {"C": 2.0}
     assert np.isnan(search.cv_results_["mean_test_score"][0])
     search = MixupESearchCV(Fussy(max_iter=1000), {"C": [1.0, 2.0]}, error_score=0.0, **params)
-    assert search.fit(*rows).cv_results_["mean_test_score"][0] == 0.0
+    with pytest.warns(
+        FitFailedWarning, match="2 fits failed out of a total of 4, .* error_score=0"
+    ):
+        search.fit(*rows)
+    assert search.cv_results_["mean_test_score"][0] == 0.0
     with pytest.raises(RuntimeError, match="not one"):
         search.set_params(error_score="raise").fit(*rows)
 

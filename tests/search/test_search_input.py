@@ -48,6 +48,7 @@ WRONG = [
     ({"n_repeats": 0}, "Got n_repeats=0, but expected an integer >= 1."),
     ({"vectorize": "yes"}, "Got vectorize='yes', but expected 'auto' or a boolean."),
     ({"error_score": "ignore"}, "Got error_score='ignore', but expected 'raise' or a number."),
+    ({"trial_params": 3}, "Got trial_params=3, but expected a dict of parameters or None."),
     ({"study_name": None}, "Got study_name=None, but expected a name."),
     ({"sampler": "genetic"}, "Got sampler='genetic', but .*, or an Optuna sampler."),
     ({"pruner": "gentle"}, "Got pruner='gentle', but .*, an Optuna pruner or None."),
@@ -132,7 +133,7 @@ def test_a_text_file_is_no_database(iris, tmp_path):
         ({"space": {"alpha": [0.1, 2.0]}}, r"another space \(alpha is .*2.0"),
         ({"space": {"eta": [0.1]}}, "another space"),
         ({"estimator": paper_classifier(max_epochs=3, batch_size=50)}, "another estimator .max_epochs is 2 there and 3 here"),
-        ({"cv": 3}, "another cv .*2 folds"),
+        ({"cv": 3}, "another cv .number of folds is 2 there and 3 here"),
         ({"scoring": "balanced_accuracy"}, "another scoring .None there, 'balanced_accuracy' here"),
         ({"n_repeats": 2}, "another n_repeats .1 there, 2 here"),
         ({"random_state": 1}, "another random_state .0 there, 1 here"),
@@ -152,7 +153,7 @@ def test_a_study_belongs_to_one_table(iris, tmp_path):
     X, y = iris
     place = tmp_path / "search.db"
     search(storage=place).fit(X, y)
-    with pytest.raises(ValueError, match="another table"):
+    with pytest.raises(ValueError, match="another X .content differs."):
         search(storage=place).fit(X + 1, y)
 
 

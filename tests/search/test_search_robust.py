@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import signal
 import sqlite3
 import time
 
@@ -12,19 +11,22 @@ import pandas as pd
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from paper import paper_classifier, paper_pipeline, paper_regressor
-from scipy import sparse
+from scipy import sparse, stats
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score, make_scorer
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import SplineTransformer, StandardScaler
+from sklearn.svm import LinearSVC
 
-from mixupe_sklearn import MixupESearchCV
-from mixupe_sklearn._search import evaluate
-from mixupe_sklearn._search import study as study_module
-from mixupe_sklearn._search.study import heartbeats, live_trials
+from mixupe_sklearn import MixupEClassifier, MixupESearchCV
+from mixupe_sklearn._estimators.fit_monitor import HAS_CALLBACKS
+from mixupe_sklearn._search import evaluate, worker
+from mixupe_sklearn._search import storage as storage_module
+from mixupe_sklearn._search.heartbeats import heartbeats
+from mixupe_sklearn._search.study import live_trials
 from mixupe_sklearn.modules import MLP
 
 QUICK = {"max_epochs": 3, "batch_size": 20}
@@ -36,7 +38,7 @@ def search(estimator=None, space=GRID, **params):
     return MixupESearchCV(estimator or paper_classifier(**QUICK), space, **params)
 
 
-with study_module.quiet():
+with storage_module.quiet():
     BRUTE_FORCE = optuna.samplers.BruteForceSampler()
 
 
@@ -171,7 +173,7 @@ def test_an_interrupt_within_a_fit_ends_the_search_and_stores_no_half_trained_ne
     )
 
 
-@pytest.mark.filterwarnings("ignore:.* trials failed:sklearn.exceptions.FitFailedWarning")
+@pytest.mark.filterwarnings("ignore:.* failed:sklearn.exceptions.FitFailedWarning")
 @pytest.mark.parametrize("vectorize", ["auto", False])
 def test_a_score_that_fails_in_an_epoch_fails_its_trial_only(iris, vectorize):
     calls = []
@@ -192,7 +194,7 @@ def test_a_score_that_fails_in_an_epoch_fails_its_trial_only(iris, vectorize):
     assert states(found) == ["complete"] * 3
 
 
-@pytest.mark.filterwarnings("ignore:.* trials failed:sklearn.exceptions.FitFailedWarning")
+@pytest.mark.filterwarnings("ignore:.* failed:sklearn.exceptions.FitFailedWarning")
 def test_a_network_that_diverges_under_pruning_fails_its_trial_only(diabetes):
     space = {"lr": [1e-3, 1e-2, 1e25]}
     found = search(paper_regressor(**QUICK), space, pruner="median").fit(*diabetes)
@@ -215,6 +217,7 @@ def test_raise_blames_the_trial_that_failed(iris, tmp_path):
     assert failed == [1.0]
 
 
+@pytest.mark.filterwarnings("ignore:.* failed:sklearn.exceptions.FitFailedWarning")
 def test_a_function_that_scores_by_several_metrics_and_fails_once(iris):
     def scorer(estimator, X, y):
         if estimator.C == 1.0:
@@ -284,12 +287,12 @@ def test_vectorize_true_raises_what_the_data_or_the_space_stand_against(iris, mo
 
 def lose_trials(place):
     """As if a process had died between failing trials and queueing them again."""
-    storage = study_module.open_storage(place)
+    storage = storage_module.open_storage(place)
     study = optuna.load_study(study_name="mixupe-search", storage=storage)
-    with study_module.quiet():
+    with storage_module.quiet():
         for trial in (study.ask({"alpha": CategoricalDistribution([0.1, 1.0])}) for _ in range(2)):
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
-    study_module.close_connections(storage)
+    storage_module.close_connections(storage)
 
 
 def test_trials_that_were_failed_but_not_queued_again_are_found(iris, tmp_path):
@@ -349,7 +352,7 @@ def test_any_storage_without_heartbeat_is_warned_about(iris, tmp_path):
 
 
 def test_a_file_that_is_locked_or_not_writable(iris, tmp_path, monkeypatch):
-    monkeypatch.setattr(study_module, "LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(storage_module, "LOCK_SECONDS", 0.1)
     place = tmp_path / "search.db"
     search(storage=place).fit(*iris)
     holder = sqlite3.connect(place, isolation_level=None)
@@ -365,14 +368,14 @@ def test_a_file_that_is_locked_or_not_writable(iris, tmp_path, monkeypatch):
 
 
 def test_a_fitted_search_outlives_its_database(iris, tmp_path):
-    with study_module.quiet():
+    with storage_module.quiet():
         storage = optuna.storages.RDBStorage(
             f"sqlite:///{tmp_path / 'search.db'}", heartbeat_interval=5
         )
     found = search(storage=storage).fit(*iris)
     text = pickle.dumps(found)
     (tmp_path / "search.db").unlink()
-    study_module.close_connections(storage)
+    storage_module.close_connections(storage)
     for loaded in (pickle.loads(text), pickle.loads(pickle.dumps(found))):
         np.testing.assert_array_equal(loaded.predict(iris[0]), found.predict(iris[0]))
     assert len(pickle.loads(text).study_.trials) == 2
@@ -383,9 +386,9 @@ def test_a_database_in_memory_is_memory(iris):
 
 
 def test_heartbeats_continue_after_a_transient_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(study_module, "HEARTBEAT", 1)
-    storage = study_module.open_storage(tmp_path / "search.db")
-    with study_module.quiet():
+    monkeypatch.setattr(storage_module, "HEARTBEAT", 1)
+    storage = storage_module.open_storage(tmp_path / "search.db")
+    with storage_module.quiet():
         trial = optuna.create_study(storage=storage).ask()
     beats = []
 
@@ -400,7 +403,7 @@ def test_heartbeats_continue_after_a_transient_error(tmp_path, monkeypatch):
         while len(beats) < 2 and time.monotonic() < end:
             time.sleep(0.05)
     assert len(beats) >= 2
-    study_module.close_connections(storage)
+    storage_module.close_connections(storage)
 
 
 def test_a_lost_report_does_no_harm(iris, monkeypatch):
@@ -425,29 +428,178 @@ def test_numpys_global_generator_is_left_as_found_without_a_seed(iris):
     assert np.random.get_state()[2] == before
 
 
-class KillsItsWorker:
-    """A scorer that kills its process at the first call."""
-
-    def __init__(self, flag):
-        self.flag = flag
-
-    def __call__(self, estimator, X, y):
-        if not self.flag.exists():
-            self.flag.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return estimator.score(X, y)
+# Candidates.
 
 
-@pytest.mark.filterwarnings("ignore:Study .* has trials of other processes")
-def test_a_worker_that_dies_is_reported_and_the_next_call_resumes(iris, tmp_path, monkeypatch):
-    # The other worker may claim a trial right before it is ended too. The next call then takes the
-    # trial over once its heartbeat has expired.
-    monkeypatch.setattr(study_module, "HEARTBEAT", 1)
-    monkeypatch.setattr(study_module, "GRACE", 2)
-    space = {"alpha": [0.1, 0.5, 1.0]}
-    scorer = KillsItsWorker(tmp_path / "flag")
-    params = {"scoring": scorer, "n_jobs": 2, "storage": tmp_path / "search.db"}
-    with pytest.raises(RuntimeError, match="A worker process died .* Fit again to resume where it"):
-        search(space=space, **params).fit(*iris)
-    found = search(space=space, **{**params, "n_jobs": 1}).fit(*iris)
-    assert states(found) == ["complete"] * 3
+def test_arrays_of_different_shapes_are_candidates(iris):
+    knots = [np.linspace(0, 8, n).reshape(-1, 1) * np.ones(4) for n in (3, 5, 5)]
+    knots[2] = knots[2] + 0.01  # of the same shape, but others
+    pipeline = make_pipeline(SplineTransformer(), LogisticRegression(max_iter=1000))
+    space = {"splinetransformer__knots": ["quantile", *knots, knots[0].copy()]}
+    ours = search(pipeline, space, pruner="none").fit(*iris)
+    theirs = GridSearchCV(pipeline, space, cv=2).fit(*iris)
+    np.testing.assert_array_equal(
+        ours.cv_results_["mean_test_score"], theirs.cv_results_["mean_test_score"][:4]
+    )
+    for mine, given in zip(ours.cv_results_["params"], ["quantile", *knots], strict=True):
+        assert np.array_equal(mine["splinetransformer__knots"], given)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        {"model": [LogisticRegression(max_iter=1000), LinearSVC()], "model__C": [0.01, 1.0]},
+        [
+            {"model": [LinearSVC()], "model__C": [0.01, 1.0]},
+            {"model": [KNeighborsClassifier()], "model__n_neighbors": [1, 3], "scale": [None]},
+        ],
+    ],
+    ids=["dict", "list"],
+)
+def test_a_step_is_swapped_together_with_its_parameters(iris, tmp_path, space):
+    pipeline = Pipeline([("scale", StandardScaler()), ("model", LogisticRegression())])
+    ours = search(pipeline, space, pruner="none", storage=tmp_path / "search.db").fit(*iris)
+    theirs = GridSearchCV(pipeline, space, cv=2).fit(*iris)
+    for name in ("mean_test_score", "rank_test_score"):
+        np.testing.assert_array_equal(ours.cv_results_[name], theirs.cv_results_[name])
+    assert [list(p) for p in ours.cv_results_["params"]] == [
+        list(p) for p in theirs.cv_results_["params"]
+    ]
+    assert repr(ours.best_params_) == repr(theirs.best_params_)
+    np.testing.assert_array_equal(ours.predict(iris[0]), theirs.predict(iris[0]))
+
+
+class OnlyDraws:
+    """Has no quantiles."""
+
+    def rvs(self, random_state=None):
+        return 1.0
+
+
+def test_distributions_of_scipy_are_drawn_from(iris):
+    space = {
+        "C": stats.loguniform(0.01, 1.0),
+        "tol": stats.uniform(1e-4, 1e-3),
+        "max_iter": stats.randint(1000, 1003),
+        "intercept_scaling": stats.expon(scale=2.0),
+        "random_state": stats.poisson(3.0),
+    }
+    found = search(LogisticRegression(), space, n_trials=60, pruner="none", sampler="random")
+    drawn = pd.DataFrame(found.fit(*iris).cv_results_["params"])
+    assert drawn["C"].between(0.01, 1.0).all()
+    assert drawn["C"].median() < 0.3
+    assert drawn["tol"].between(1e-4, 1.1e-3).all()
+    assert set(drawn["max_iter"]) == {1000, 1001, 1002}
+    assert drawn["random_state"].map(type).eq(int).all()
+    drawn_by_quantile = drawn["intercept_scaling"]
+    assert stats.kstest(drawn_by_quantile, space["intercept_scaling"].cdf).pvalue > 0.01
+    with pytest.raises(ValueError, match=r"a distribution of Optuna or scipy.stats, such as"):
+        search(LogisticRegression(), {"C": OnlyDraws()}, pruner="none").fit(*iris)
+
+
+def test_a_list_of_grids_has_no_ranges(iris):
+    space = [{"alpha": FloatDistribution(0.1, 1.0)}, {"eta": [0.1]}]
+    with pytest.raises(ValueError, match="a list of spaces with ranges, but expected lists"):
+        search(space=space).fit(*iris)
+
+
+def test_trials_with_one_network_and_the_refit_of_an_ensemble(iris):
+    classifier = MixupEClassifier(n_members=3, max_epochs=2, min_steps=0, batch_size=20)
+    found = search(classifier, {"lr": [1e-3, 1e-2]}, trial_params={"n_members": 1}).fit(*iris)
+    alone = search(classifier.set_params(n_members=1), {"lr": [1e-3, 1e-2]}).fit(*iris)
+    np.testing.assert_array_equal(
+        found.cv_results_["mean_test_score"], alone.cv_results_["mean_test_score"]
+    )
+    assert len(found.best_estimator_.nets_) == 3
+    with pytest.raises(ValueError, match="unknown parameter 'members' in trial_params"):
+        search(trial_params={"members": 1}).fit(*iris)
+
+
+# Callbacks of scikit-learn.
+
+
+class Recorder:
+    """Records the tasks that it is told of."""
+
+    def __init__(self):
+        self.tasks = []
+
+    def setup(self, estimator, context):
+        self.tasks.append("setup")
+
+    def teardown(self, estimator, context):
+        self.tasks.append("teardown")
+
+    def on_fit_task_begin(self, estimator, context, *, X=None, y=None, metadata=None):
+        n_rows = None if X is None else len(X)
+        weight = None if metadata is None else len(metadata["sample_weight"])
+        self.tasks.append(
+            (context.task_name, context.max_subtasks, type(estimator).__name__, n_rows, weight)
+        )
+
+    def on_fit_task_end(self, estimator, context, *, X=None, y=None, metadata=None):
+        self.tasks.append(context.task_name)
+
+
+class PropagatedRecorder(Recorder):
+    """Also goes into the estimators."""
+
+    max_propagation_depth = None
+
+
+@pytest.mark.skipif(not HAS_CALLBACKS, reason="this scikit-learn has no callbacks")
+@pytest.mark.parametrize("kind", [Recorder, PropagatedRecorder])
+@pytest.mark.parametrize("refit", [True, False])
+def test_callbacks_see_what_they_see_of_grid_search(iris, kind, refit):
+    recorders = [kind(), kind()]
+    classifier = paper_classifier(**QUICK, random_state=0)
+    ours = search(classifier, refit=refit).set_callbacks(recorders[0])
+    theirs = GridSearchCV(classifier, GRID, cv=2, refit=refit).set_callbacks(recorders[1])
+    for one in (ours, theirs):
+        one.fit(*iris, sample_weight=np.ones(150))
+    as_seen, expected = (
+        [str(task).replace("MixupESearchCV", "GridSearchCV") for task in recorder.tasks]
+        for recorder in recorders
+    )
+    # Networks that train as one begin together.
+    assert (as_seen if kind is PropagatedRecorder else sorted(as_seen)) == (
+        expected if kind is PropagatedRecorder else sorted(expected)
+    )
+    assert as_seen[:3] == expected[:3]
+    is_batched = ours.not_vectorized_because_ is None
+    assert is_batched == (kind is Recorder)
+
+
+@pytest.mark.skipif(not HAS_CALLBACKS, reason="this scikit-learn has no callbacks")
+def test_callbacks_see_failing_fits(iris):
+    def scorer(estimator, X, y):
+        raise RuntimeError("no scale at hand")
+
+    recorder = Recorder()
+    found = search(scoring=scorer, error_score=0.0, refit=False).set_callbacks(recorder)
+    with pytest.raises(ValueError, match="All fits of all 2 trials failed"):
+        found.fit(*iris)
+    assert recorder.tasks.count("candidate-split-evaluation") == 4
+
+
+# The progress bar.
+
+
+def test_the_bar_moves_within_a_batch_of_trials(iris, monkeypatch, capsys):
+    monkeypatch.setattr(worker, "PROGRESS_SECONDS", 0.0)
+    notes = []
+
+    def note(self, name, value, set_user_attr=optuna.trial.Trial.set_user_attr):
+        if name == "progress":
+            notes.append(value)
+        return set_user_attr(self, name, value)
+
+    monkeypatch.setattr(optuna.trial.Trial, "set_user_attr", note)
+    found = search(verbose=1, vectorize=True).fit(*iris)
+    assert states(found) == ["complete"] * 2
+    for number in (0, 1):
+        parts = [part for own, part in notes if own == number]
+        assert parts == sorted(parts)
+        # Two folds of three epochs.
+        assert {0.167, 0.333, 0.5, 0.667, 0.833} <= set(parts)
+    assert "2/2" in capsys.readouterr().err

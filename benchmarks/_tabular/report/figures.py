@@ -3,6 +3,7 @@
 import html
 import io
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,3 +126,55 @@ def draw_map(table: pd.DataFrame, chosen: pd.Series, name: str) -> Plot:
         )
         svg = to_svg(figure, name, label)
     return Plot(title, f"{low:.2f} to {high:.2f} %", svg)
+
+
+def draw_trials(trials: Sequence[Mapping[str, Any]], title: str, name: str) -> Plot:
+    """Draw the trials of a study by alpha and eta, coloured by their validation error."""
+    complete = [trial for trial in trials if trial["state"] == "complete"]
+    pruned = [trial for trial in trials if trial["state"] == "pruned"]
+    best = min(complete, key=lambda trial: (trial["valid_error"], trial["valid_log_loss"]))
+    errors = [trial["valid_error"] for trial in complete]
+    low, high = min(errors), max(errors)
+    with matplotlib.rc_context(_SETTINGS):
+        figure = Figure(figsize=(3.5, 2.5), layout="constrained")
+        axes = figure.subplots()
+        axes.set(xscale="log", yscale="log", xlim=(0.007, 7.0), ylim=(6e-5, 1.7))
+        axes.set(xlabel="alpha", ylabel="eta")
+        axes.plot(*_places(pruned), "x", color="#7a838c", markersize=4.5)
+        dots = axes.scatter(*_places(complete), c=errors, cmap=COLOURS, s=30, zorder=3)
+        axes.plot(*_places([best]), "o", markersize=11, fillstyle="none", color="#c0392b", zorder=4)
+        bar = figure.colorbar(dots, ax=axes, ticks=MaxNLocator(4))
+        bar.outline.set_visible(False)
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.minorticks_off()
+        pair = f"alpha {best['params']['alpha']:g}, eta {best['params']['eta']:g}"
+        label = (
+            f"Validation error of {title} by alpha and eta: {len(complete)} complete trials from "
+            f"{low:.2f} to {high:.2f} percent, {len(pruned)} pruned; best: {pair}."
+        )
+        svg = to_svg(figure, name, label)
+    return Plot(title, f"{low:.2f} to {high:.2f} %", svg)
+
+
+def _places(trials: Sequence[Mapping[str, Any]]) -> tuple[list[float], list[float]]:
+    params = [trial["params"] for trial in trials]
+    return [one["alpha"] for one in params], [one["eta"] for one in params]
+
+
+def draw_importances(shares: pd.DataFrame, title: str, name: str) -> Plot:
+    """Draw the importance of each parameter: a bar for the mean, a dot for each study."""
+    means = shares.mean().sort_values(kind="stable")
+    with matplotlib.rc_context(_SETTINGS):
+        figure = Figure(figsize=(5.6, 0.9 + 0.32 * len(means)), layout="constrained")
+        axes = figure.subplots()
+        axes.grid(axis="y", visible=False)
+        axes.barh(list(means.index), means, color="#8fb4d4", height=0.62)
+        for place, parameter in enumerate(means.index):
+            own = shares[parameter]
+            axes.plot(own, [place] * len(own), "o", color="#0b3d66", markersize=3.2, alpha=0.7)
+        axes.set_xlim(0, 1)
+        axes.set_xlabel("share of the variance of the validation error")
+        text = ", ".join(f"{parameter} {mean:.2f}" for parameter, mean in means[::-1].items())
+        svg = to_svg(figure, name, f"Importance of the parameters of {title}: {text}.")
+    return Plot(title, f"Mean (bar) and each of {len(shares)} studies (dots).", svg)
