@@ -121,7 +121,7 @@ def run_workers(folder: pathlib.Path, report: Report) -> None:
 
     params: dict[str, Any] = {"cv": 2, "random_state": 0, "refit": False, "vectorize": False}
     params |= {"storage": folder / "search.db", "n_jobs": 2}
-    classifier = MixupEClassifier(**SMALL | {"max_epochs": 3})
+    classifier = MixupEClassifier(**SMALL | {"max_epochs": 3, "batch_size": 50})
     with heartbeats.repeat_while(0.05, report_new):
         MixupESearchCV(classifier, SPACE, **params).fit(*load_iris(return_X_y=True))
     report_new()
