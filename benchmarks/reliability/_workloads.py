@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import optuna
+from joblib.externals.loky import get_reusable_executor
 from sklearn.datasets import load_iris
 
 from benchmarks._harness.results_file import ResultsFile, complete_lines
@@ -125,6 +126,8 @@ def run_workers(folder: pathlib.Path, report: Report) -> None:
     with heartbeats.repeat_while(0.05, report_new):
         MixupESearchCV(classifier, SPACE, **params).fit(*load_iris(return_X_y=True))
     report_new()
+    # joblib keeps idle workers for minutes, and the end of a child process would wait for them.
+    get_reusable_executor().shutdown()
 
 
 def complete_trials(folder: pathlib.Path) -> Units:
