@@ -45,9 +45,10 @@ def load_study(place):
     """A copy of the study as it is now, or None."""
     opened = storage.open_storage(place)
     try:
-        if not optuna.get_all_study_names(opened):
+        name = "mixupe-search"
+        if name not in optuna.get_all_study_names(opened):  # others may be in the database
             return None
-        return in_memory(optuna.load_study(study_name="mixupe-search", storage=opened))
+        return in_memory(optuna.load_study(study_name=name, storage=opened))
     finally:
         storage.close_connections(opened)
 
