@@ -1,12 +1,9 @@
 """A linear layer with or without bias."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-
-from mixupe_sklearn._runtime.matmul import Product
 
 
 class Linear:
@@ -26,7 +23,6 @@ class Linear:
         if module.bias is not None:
             self.bias, self.bias_grad = weights[1][:, None], grads[1]
         self.transposed = self.weight.mT
-        self.products: dict[int, Product] = {}  # by the memory of the result
         self.is_single = self.weight.shape[1] == 1
 
     def forward(self, state: Tensor, out: Tensor) -> None:
@@ -35,28 +31,23 @@ class Linear:
             torch.sum(state * self.weight, dim=-1, keepdim=True, out=out)
             if self.bias is not None:
                 out += self.bias
+        elif self.bias is None:
+            torch.bmm(state, self.transposed, out=out)
         else:
-            self._multiply(state, self.transposed, out, self.bias)
+            torch.baddbmm(self.bias, state, self.transposed, out=out)
 
     def backward(self, grad: Tensor, state: Tensor, grad_input: Tensor | None) -> None:
         """Write the gradients of weight and bias, and of the input."""
         if self.is_single:
             torch.sum(grad * state, dim=1, keepdim=True, out=self.weight_grad)
         else:
-            self._multiply(grad, state, self.weight_grad, is_transposed=True)
+            torch.bmm(grad.mT, state, out=self.weight_grad)
         if self.bias_grad is not None:
             torch.sum(grad, dim=1, out=self.bias_grad)
         if grad_input is not None and self.is_single:
             torch.mul(grad, self.weight, out=grad_input)
         elif grad_input is not None:
-            self._multiply(grad, self.weight, grad_input)
-
-    def _multiply(self, a: Tensor, b: Tensor, out: Tensor, *bias: Any, **options: Any) -> None:
-        """Multiply; the views that a product needs are made when its memory changes."""
-        product = self.products.get(id(out))
-        if product is None or product.a is not a or product.b is not b:
-            product = self.products[id(out)] = Product(a, b, out, *bias, **options)
-        product.run()
+            torch.bmm(grad, self.weight, out=grad_input)
 
     def function(self, state: Tensor) -> Tensor:
         """Return the output."""
